@@ -1,0 +1,39 @@
+"""bilevax: hypergradients for bilevel optimization.
+
+A hypergradient method is a derivative rule for the inner training loop, shaped like
+`jax.vjp`. Declare an inner algorithm and an outer objective, choose a rule:
+
+    xi = bx.Descent(g, init, opt)
+    hg = bx.hypergradient(f, xi, bx.Reverse(K=5), T=100)
+    value, h, w, report = hg(lam, S)
+
+Swapping the method is changing one argument:
+
+    full back-propagation           Reverse()                  every step, each s_t
+    truncated back-propagation      Reverse(K=5)               last 5 steps
+    checkpointed back-propagation   Reverse(segment=10)        every step, recomputed
+    forward mode                    Forward()                  every step, no history
+    implicit differentiation        Implicit()                 the optimum alone
+    Neumann series                  Neumann(K=10)              the optimum, 10 terms
+"""
+
+from importlib.metadata import version
+
+from ._citation import citation as citation
+from ._dynamics import AbstractDynamics as AbstractDynamics
+from ._dynamics import Descent as Descent
+from ._dynamics import Dynamics as Dynamics
+from ._dynamics import Equilibrium as Equilibrium
+from ._dynamics import constant as constant
+from ._forward import Forward as Forward
+from ._hypergradient import Estimate as Estimate
+from ._hypergradient import hypergradient as hypergradient
+from ._hypergradient import solve as solve
+from ._implicit import Implicit as Implicit
+from ._implicit import Neumann as Neumann
+from ._reverse import Reverse as Reverse
+from ._rule import AbstractRule as AbstractRule
+from ._rule import Channel as Channel
+from ._visible import InvisibleLeafWarning as InvisibleLeafWarning
+
+__version__ = version("bilevax")

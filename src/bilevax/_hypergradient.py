@@ -1,0 +1,175 @@
+"""h = grad_lam f + pull(grad_w f): from a rule to a hypergradient, or to `jax.grad`."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from . import _check as check
+from . import _tree as tree
+from ._dynamics import AbstractDynamics
+from ._reverse import Reverse
+from ._rule import AbstractRule
+from ._types import Context, Hyper, Objective, Params, Report, Scalar
+from ._visible import require_visible
+
+
+class Estimate(NamedTuple):
+    """What `hypergradient` returns."""
+
+    value: Scalar
+    """f(w_T, lam, S)."""
+    h: Hyper
+    """The hypergradient d_lam f, or the rule's approximation of it; shaped like lam."""
+    w: Params
+    """w_T, the parameters after the inner loop."""
+    report: Report
+    """What the rule says about its answer; empty for most rules."""
+
+
+def hypergradient(
+    f: Objective, xi: AbstractDynamics, rule: AbstractRule, *, T: int
+) -> Callable[..., Estimate]:
+    """The gradient of lam -> f(w_T(lam), lam, S), by the given rule.
+
+    **Arguments:**
+
+    - `f`: (w, lam, S) -> scalar, the outer objective.
+    - `xi`: the inner algorithm, a `Descent` or a `Dynamics`.
+    - `rule`: how to differentiate: `Reverse(K=5)`, `Implicit()`, ...
+    - `T`: the number of inner steps.
+
+    **Returns:**
+
+    A function (lam, S) -> `Estimate(value, h, w, report)`. It compiles itself at the
+    first call and again only for new shapes; it may be used inside `jax.jit`,
+    `jax.vmap` and `jax.grad`.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> g = lambda w, lam, S: jnp.sum((w - lam) ** 2) / 2
+        >>> f = lambda w, lam, S: jnp.sum(w)
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.5))
+        >>> bx.hypergradient(f, xi, bx.Reverse(), T=2)(jnp.ones(2)).h
+        Array([0.75, 0.75], dtype=float32)
+    """
+    check.function(f, "f", "(w, lam, S) -> scalar")
+    _check_problem(xi, rule)
+    T = check.horizon(T)
+
+    def hg(lam: Hyper, S: Context = None) -> Estimate:
+        return _checked(f, xi, rule, check.floating(lam, "lam"), S, T)
+
+    return hg
+
+
+def estimate(
+    f: Objective, xi: AbstractDynamics, rule: AbstractRule, lam: Hyper, S: Context, T: int
+) -> Estimate:
+    """The estimate itself, without the test for finite values."""
+    scalar_f = lambda w, lam: check.scalar(f(w, lam, S), "f")
+    w, pull = rule.vjp(xi, lam, S, T)
+    value, (alpha, direct) = jax.value_and_grad(scalar_f, (0, 1))(w, lam)
+    indirect, report = pull(alpha)
+    return Estimate(value, tree.add(direct, indirect), w, report)
+
+
+@eqx.filter_jit
+def _checked(f, xi, rule, lam, S, T):
+    require_visible(rule, xi, lam, S, T, f)
+    out = estimate(f, xi, rule, lam, S, T)
+    bad = [~tree.all_finite(x) for x in (out.w, out.value, out.h)]
+    texts = [check.diverged(T), check.BAD_VALUE, check.BAD_H]
+    return check.finite(out, bad, texts)
+
+
+def solve(
+    xi: AbstractDynamics,
+    lam: Hyper,
+    S: Context = None,
+    *,
+    T: int,
+    rule: AbstractRule = Reverse(),
+) -> Params:
+    """w_T(lam), differentiable by `jax.grad` with the given rule.
+
+    For objectives that `hypergradient` does not fit, such as several inner problems
+    inside one loss. Reverse-mode differentiation only, in lam only: differentiating S,
+    or anything else that reaches the inner problem, is refused rather than ignored.
+
+    **Arguments:**
+
+    - `xi`: the inner algorithm, a `Descent` or a `Dynamics`.
+    - `lam`: the hyperparameters.
+    - `S`: the context.
+    - `T`: the number of inner steps.
+    - `rule`: how to differentiate. Default: full back-propagation.
+
+    **Returns:**
+
+    w_T.
+
+    !!! example
+
+        >>> import bilevax as bx, jax, jax.numpy as jnp, optax
+        >>> g = lambda w, lam, S: jnp.sum((w - lam) ** 2) / 2
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.5))
+        >>> loss = lambda lam: jnp.sum(bx.solve(xi, lam, T=2, rule=bx.Reverse(K=1)))
+        >>> jax.grad(loss)(jnp.ones(2))
+        Array([0.5, 0.5], dtype=float32)
+    """
+    _check_problem(xi, rule)
+    lam = check.floating(lam, "lam")
+    return _solve(xi, lam, S, rule, check.horizon(T))
+
+
+@eqx.filter_jit
+def _solve(xi, lam, S, rule, T):
+    """The one place with a custom derivative; everything it depends on is an argument."""
+    fixed, static = eqx.partition((xi, S), eqx.is_array)
+
+    def run(lam, fixed):
+        xi, S = eqx.combine(fixed, static)
+        w, pull = rule.vjp(xi, lam, S, T)
+        return check.finite(w, [~tree.all_finite(w)], [check.diverged(T)]), pull
+
+    def forward(lam, fixed):
+        check.unperturbed(fixed, ("xi", "S"))
+        lam, fixed = jax.tree.map(lambda x: x.value, (lam, fixed))
+        xi, S = eqx.combine(fixed, static)
+        require_visible(rule, xi, lam, S, T, None)
+        w, pull = run(lam, fixed)
+        arrays, rest = eqx.partition(eqx.filter_closure_convert(pull, w), eqx.is_array)
+        return w, (arrays, _Static(rest))
+
+    def backward(residuals, alpha):
+        arrays, rest = residuals
+        pull = eqx.combine(arrays, rest.value)
+        lam_bar, _ = pull(jax.tree.map(_instantiate, alpha))
+        lam_bar = check.finite(lam_bar, [~tree.all_finite(lam_bar)], [check.BAD_H])
+        return lam_bar, None
+
+    w_T = jax.custom_vjp(lambda lam, fixed: run(lam, fixed)[0])
+    w_T.defvjp(forward, backward, symbolic_zeros=True)
+    return w_T(lam, fixed)
+
+
+class _Static(eqx.Module):
+    """Carries what is not an array past `jax.custom_vjp`, which wants arrays only."""
+
+    value: Any = eqx.field(static=True)
+
+
+def _instantiate(alpha):
+    zero = isinstance(alpha, SymbolicZero)
+    return jnp.zeros(alpha.shape, alpha.dtype) if zero else alpha
+
+
+def _check_problem(xi: AbstractDynamics, rule: AbstractRule) -> None:
+    how = "an inner algorithm, as in bx.Descent(g, init, opt)"
+    check.instance(xi, AbstractDynamics, "xi", how)
+    check.instance(rule, AbstractRule, "rule", "a rule, as in bx.Reverse(K=5)")

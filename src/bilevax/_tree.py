@@ -1,0 +1,108 @@
+"""Algebra on pytrees: the vectors of the paper, whatever their structure."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Int, PyTree
+
+
+def zeros(x: PyTree) -> PyTree:
+    return jax.tree.map(jnp.zeros_like, x)
+
+
+def add(x: PyTree, y: PyTree) -> PyTree:
+    return jax.tree.map(lambda a, b: a + b, x, y)
+
+
+def sub(x: PyTree, y: PyTree) -> PyTree:
+    return jax.tree.map(lambda a, b: a - b, x, y)
+
+
+def scale(c: Array | float, x: PyTree) -> PyTree:
+    """c x, keeping the dtype of every leaf of x."""
+    return jax.tree.map(lambda a: jnp.asarray(c, a.dtype) * a, x)
+
+
+def dot(x: PyTree, y: PyTree) -> Array:
+    """<x, y>, accumulated in the widest dtype among the leaves."""
+    pairs = list(zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True))
+    dtype = widest(x)
+    terms = (jnp.sum(a * b).astype(dtype) for a, b in pairs)
+    return sum(terms, start=jnp.zeros((), dtype))
+
+
+def norm(x: PyTree) -> Array:
+    """The Euclidean norm, free of overflow and underflow for finite x."""
+    dtype = widest(x)
+    peaks = [jnp.max(jnp.abs(a)).astype(dtype) for a in jax.tree.leaves(x) if a.size]
+    if not peaks:
+        return jnp.zeros((), dtype)
+    peak = jnp.max(jnp.stack(peaks))
+    safe = jnp.where(peak > 0, peak, jnp.ones_like(peak))
+    return safe * jnp.sqrt(dot(scale(1 / safe, x), scale(1 / safe, x)))
+
+
+def cosine(x: PyTree, y: PyTree) -> Array:
+    return dot(x, y) / (norm(x) * norm(y))
+
+
+def all_finite(x: PyTree) -> Array:
+    checks = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(x)]
+    return jnp.all(jnp.stack(checks)) if checks else jnp.asarray(True)
+
+
+def size(x: PyTree) -> int:
+    """The dimension of the space x lives in: N for lam, M for w."""
+    return sum(a.size for a in jax.tree.leaves(x))
+
+
+def widest(x: PyTree) -> Any:
+    dtypes = [a.dtype for a in jax.tree.leaves(x)]
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*dtypes) if dtypes else jnp.result_type(float)
+
+
+def inexact(x: PyTree) -> PyTree:
+    """The differentiable part of a state; integer counts and keys become None."""
+    return eqx.filter(x, eqx.is_inexact_array)
+
+
+def strong(x: PyTree) -> PyTree:
+    """Arrays with settled types: numpy becomes JAX, weak types become strong.
+
+    A weakly typed start (a state built from Python numbers) would otherwise change its
+    type in the first step, which `lax.scan` refuses.
+    """
+    return jax.tree.map(_strong, x)
+
+
+def _strong(a: Any) -> Any:
+    if not eqx.is_array_like(a):
+        return a
+    a = jnp.asarray(a)
+    plain = jnp.issubdtype(a.dtype, jnp.number) or a.dtype == jnp.bool_
+    return lax.convert_element_type(a, a.dtype) if plain else a
+
+
+def basis(x: PyTree, i: Int[Array, ""]) -> PyTree:
+    """The i-th unit vector of the space of x, built without an identity matrix."""
+    leaves, treedef = jax.tree.flatten(x)
+    out, offset = [], 0
+    for a in leaves:
+        index = jnp.arange(a.size, dtype=jnp.int32) + offset
+        out.append((index == i).astype(a.dtype).reshape(a.shape))
+        offset += a.size
+    return treedef.unflatten(out)
+
+
+def from_coordinates(x: PyTree, c: Array) -> PyTree:
+    """The vector with coordinates c in the basis of `basis`, in the shapes of x."""
+    leaves, treedef = jax.tree.flatten(x)
+    out, offset = [], 0
+    for a in leaves:
+        out.append(c[offset : offset + a.size].astype(a.dtype).reshape(a.shape))
+        offset += a.size
+    return treedef.unflatten(out)

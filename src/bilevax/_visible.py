@@ -1,0 +1,93 @@
+"""Which leaves of lam a rule can see: no hypergradient is ever silently zero.
+
+Whether a leaf is connected is decided by the structure of a derivative, not by its
+value: trace the pullback of a function and ask which outputs depend on its input. This
+follows `stop_gradient`, rounding and integer casts as differentiation itself does.
+"""
+
+import warnings
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+from jaxtyping import PyTree
+
+from . import _check as check
+from . import _tree as tree
+from ._dynamics import AbstractDynamics
+from ._rule import AbstractRule, Channel
+from ._types import Context, Hyper, Objective
+
+
+class InvisibleLeafWarning(UserWarning):
+    """A leaf of lam gets no gradient, or only a part, from the chosen rule."""
+
+
+def connected(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:
+    """For each leaf of lam: can the derivative of fun(lam, s) in it be nonzero?"""
+
+    def backward(lam, s, c):
+        out, pull = jax.vjp(lambda lam: tree.inexact(fun(lam, s)), lam)
+        return pull(jax.tree.map(lambda a: jnp.full_like(a, c), out))
+
+    jaxpr = jax.make_jaxpr(backward)(lam, s, 1.0).jaxpr
+    reached = {jaxpr.invars[-1]}
+    for eqn in jaxpr.eqns:
+        if any(v in reached for v in eqn.invars if not isinstance(v, Literal)):
+            reached.update(eqn.outvars)
+    return [not isinstance(v, Literal) and v in reached for v in jaxpr.outvars]
+
+
+def require_visible(
+    rule: AbstractRule,
+    xi: AbstractDynamics,
+    lam: Hyper,
+    S: Context,
+    T: int,
+    f: Objective | None,
+) -> None:
+    """Warn of each leaf of lam that the rule cannot see; refuse if it sees none.
+
+    f's own dependence on lam is seen by every rule. Without f (in `solve`) a leaf that
+    the inner loop does not use may serve elsewhere, and is nobody's mistake.
+    """
+    s = jax.eval_shape(xi.start, lam, S)
+    reach = _reach(rule, xi, lam, S, T, s)
+    direct = connected(lambda lam, s: f(xi.read(s), lam, S), lam, s) if f else None
+    complaints, blank = [], 0
+    for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(lam)):
+        enters = [c for c in (Channel.START, Channel.STEP) if reach[c][i]]
+        seen = any(reach[c][i] for c in reach if c in rule.sees())
+        used = direct is None or direct[i]
+        if not seen and (enters or not used):
+            name = check.name_of("lam", path)
+            complaints.append(check.invisible(rule, name, _where(enters), used))
+            blank += not used
+    if direct and blank == len(direct):
+        raise ValueError(check.all_invisible(complaints))
+    for text in complaints:
+        warnings.warn(text, InvisibleLeafWarning, stacklevel=2)
+
+
+def _reach(rule, xi, lam, S, T, s) -> dict[Channel, list[bool]]:
+    def residual(lam, s):
+        equilibrium = xi.equilibrium(s, lam, S, T - 1)
+        return equilibrium.residual(equilibrium.x, lam)
+
+    reach = {
+        Channel.START: connected(lambda lam, s: xi.start(lam, S), lam, s),
+        Channel.STEP: connected(lambda lam, s: xi.advance(s, lam, S, 0), lam, s),
+    }
+    if Channel.OPTIMUM in rule.sees():
+        reach[Channel.OPTIMUM] = connected(residual, lam, s)
+    return reach
+
+
+def _where(enters: list[Channel]) -> str:
+    """In words, where a leaf enters that the rule does not see."""
+    if not enters:
+        return "nowhere"
+    if Channel.STEP in enters:
+        return "the optimizer"
+    return "the initialisation"
