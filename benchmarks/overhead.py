@@ -56,9 +56,7 @@ def by_hand(K):
 
 
 def forward_pass(lam, S):
-    w = lax.fori_loop(
-        0, T, lambda _, w: w - GAMMA * jax.grad(g)(w, lam, S), jnp.zeros((D, C))
-    )
+    w = lax.fori_loop(0, T, lambda _, w: w - GAMMA * jax.grad(g)(w, lam, S), jnp.zeros((D, C)))
     return f(w, lam, S), w
 
 
@@ -91,7 +89,11 @@ def main():
     rounds = parser.parse_args().rounds
     xi = bx.Descent(g, bx.constant(jnp.zeros((D, C))), optax.sgd(GAMMA))
     rules = {"K=5": bx.Reverse(K=5), "full": bx.Reverse(), "sqrt": bx.Reverse(segment=10)}
-    programs = {"forward": forward_pass, "by hand K=5": by_hand(5), "by hand K=T": by_hand(T)}
+    programs = {
+        "forward": forward_pass,
+        "by hand K=5": by_hand(5),
+        "by hand K=T": by_hand(T),
+    }
     programs |= {k: bx.hypergradient(f, xi, rule, T=T) for k, rule in rules.items()}
     args = jnp.zeros(N), data(jax.random.key(0))
     best = fastest({k: jax.jit(p) for k, p in programs.items()}, args, rounds)

@@ -106,9 +106,7 @@ def same_state(before: PyTree, after: PyTree) -> None:
             f"step changed the structure of the state from {old} to {new}: return the "
             "same containers, with the same keys, that init returned."
         )
-    pairs = zip(
-        jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
-    )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True)
     for (path, a), b in pairs:
         if a.shape != b.shape or a.dtype != b.dtype:
             raise ValueError(
@@ -178,7 +176,11 @@ def invisible(rule: Any, leaf: str, where: str, used: bool) -> str:
             "differentiable way, so its hypergradient is zero. Use it, or take it out "
             "of lam."
         )
-    rest = "only its direct part, grad_lam f, remains" if used else "what it gets is not its hypergradient"
+    rest = (
+        "only its direct part, grad_lam f, remains"
+        if used
+        else "what it gets is not its hypergradient"
+    )
     return (
         f"{leaf} enters the inner loop only through {where}, which {rule!r} cannot see:"
         f" {rest}. Use Reverse(), Reverse(segment=...) or Forward(), which "

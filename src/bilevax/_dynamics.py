@@ -157,9 +157,7 @@ class Descent(AbstractDynamics):
 
     def __check_init__(self):
         check.function(self.g, "g", "(w, lam, S) -> scalar")
-        check.function(
-            self.init, "init", "(lam, S) -> w_0", "for a fixed start use bx.constant(w)"
-        )
+        check.function(self.init, "init", "(lam, S) -> w_0", "for a fixed start use bx.constant(w)")
         if not _is_optimizer(self.opt):
             check.function(self.opt, "opt", "lam -> optimizer, or an optax optimizer")
         check.function(self.sample, "sample", "(S, t) -> S_t")
@@ -210,9 +208,7 @@ class Descent(AbstractDynamics):
 
 
 def _is_optimizer(opt: Any) -> bool:
-    return isinstance(
-        opt, (optax.GradientTransformation, optax.GradientTransformationExtraArgs)
-    )
+    return isinstance(opt, (optax.GradientTransformation, optax.GradientTransformationExtraArgs))
 
 
 class _Constant(eqx.Module):

@@ -42,9 +42,7 @@ class Forward(AbstractRule):
         if self.chunk is not None:
             check.integer(self.chunk, "chunk", "leave it out for all directions at once")
 
-    def vjp(
-        self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
-    ) -> tuple[Params, Pull]:
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         N = tree.size(lam)
         chunk = N if self.chunk is None else min(self.chunk, N)
         if chunk == N > 0:  # Z_T fits: one loop serves w_T and every alpha
@@ -82,9 +80,7 @@ def _tangents(
 
     def body(carry, _):
         x, rest, Z, t = carry
-        x, Z, rest = jax.vmap(push, (0, 0, None, None, None), (None, 0, None))(
-            Z, index, x, rest, t
-        )
+        x, Z, rest = jax.vmap(push, (0, 0, None, None, None), (None, 0, None))(Z, index, x, rest, t)
         return (x, rest, Z, t + 1), None
 
     x, Z, rest = jax.vmap(begin, 0, (None, 0, None))(index)

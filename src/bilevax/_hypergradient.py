@@ -164,9 +164,11 @@ class _Static(eqx.Module):
     value: Any = eqx.field(static=True)
 
 
-def _instantiate(alpha):
-    zero = isinstance(alpha, SymbolicZero)
-    return jnp.zeros(alpha.shape, alpha.dtype) if zero else alpha
+def _instantiate(alpha: Any):
+    if not isinstance(alpha, SymbolicZero):
+        return alpha
+    form: Any = alpha.aval
+    return jnp.zeros(form.shape, form.dtype)
 
 
 def _check_problem(xi: AbstractDynamics, rule: AbstractRule) -> None:

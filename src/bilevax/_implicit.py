@@ -45,9 +45,7 @@ class Implicit(AbstractRule):
         remedy = "a lineax solver, as in Implicit(lineax.CG(rtol=1e-6, atol=1e-6))"
         check.instance(self.solver, lx.AbstractLinearSolver, "solver", remedy)
 
-    def vjp(
-        self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
-    ) -> tuple[Params, Pull]:
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
         x, residual, read, tags = xi.equilibrium(s, lam, S, T - 1)
         if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
@@ -56,10 +54,12 @@ class Implicit(AbstractRule):
 
         def pull(alpha: Params):
             _, pull_residual = jax.vjp(residual, x, lam)
-            transpose = lambda u: pull_residual(u)[0]
-            operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: x), tags)
-            u, steps = self._solve(operator, pull_read(alpha)[0])
-            return tree.scale(-1.0, pull_residual(u)[1]), {"steps": steps}
+            wide = lambda u: tree.cast(u, tree.widest(x))  # lineax wants one dtype
+            transpose = lambda u: wide(pull_residual(tree.cast_like(u, x))[0])
+            operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
+            u, steps = self._solve(operator, wide(pull_read(alpha)[0]))
+            h = tree.scale(-1.0, pull_residual(tree.cast_like(u, x))[1])
+            return h, {"steps": steps}
 
         return w, pull
 
@@ -68,9 +68,7 @@ class Implicit(AbstractRule):
         length = tree.norm(alpha)
         safe = jnp.where(length > 0, length, jnp.ones_like(length))
         with jax.numpy_dtype_promotion("standard"):
-            out = lx.linear_solve(
-                operator, tree.scale(1 / safe, alpha), self.solver, throw=False
-            )
+            out = lx.linear_solve(operator, tree.scale(1 / safe, alpha), self.solver, throw=False)
         u = tree.scale(length, out.value)
         failed = (out.result != lx.RESULTS.successful) | ~tree.all_finite(u)
         u = check.finite(u, [failed], [check.solver_failed(self)])
@@ -107,9 +105,7 @@ class Neumann(AbstractRule):
     def __check_init__(self):
         check.integer(self.K, "K", "give the number of terms")
 
-    def vjp(
-        self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
-    ) -> tuple[Params, Pull]:
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
         w, pull_read = read_vjp(xi, s)
 

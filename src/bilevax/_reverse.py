@@ -32,7 +32,7 @@ class Reverse(AbstractRule):
 
         >>> import bilevax as bx
         >>> bx.Reverse(K=5)
-        Reverse(K=5, segment=None)
+        Reverse(K=5)
 
     ??? cite "Reference"
 
@@ -48,9 +48,7 @@ class Reverse(AbstractRule):
         if self.segment is not None:
             check.integer(self.segment, "segment", "give the steps in a segment")
 
-    def vjp(
-        self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
-    ) -> tuple[Params, Pull]:
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K = T if self.K is None else self.K
         check.depth(self, K, T)
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T - K)

@@ -32,9 +32,7 @@ class AbstractRule(eqx.Module):
     """The interface of a rule; a new method is a subclass with these two methods."""
 
     @abc.abstractmethod
-    def vjp(
-        self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
-    ) -> tuple[Params, Pull]:
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         """Run T inner steps; return w_T and the pullback of lam -> w_T.
 
         The pullback takes alpha, a cotangent of w_T, to (a cotangent of lam, report).

@@ -65,6 +65,14 @@ def widest(x: PyTree) -> Any:
         return jnp.result_type(*dtypes) if dtypes else jnp.result_type(float)
 
 
+def cast(x: PyTree, dtype: Any) -> PyTree:
+    return jax.tree.map(lambda a: a.astype(dtype), x)
+
+
+def cast_like(x: PyTree, y: PyTree) -> PyTree:
+    return jax.tree.map(lambda a, b: a.astype(b.dtype), x, y)
+
+
 def inexact(x: PyTree) -> PyTree:
     """The differentiable part of a state; integer counts and keys become None."""
     return eqx.filter(x, eqx.is_inexact_array)

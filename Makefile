@@ -1,0 +1,35 @@
+# Everything runs in a virtual environment of its own, made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/python examples/compare_rules.py
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(VENV)/demo.stamp
+	$(BIN)/python benchmarks/overhead.py
+
+clean:
+	rm -rf $(VENV) dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("bilevax needs Python 3.11 or newer, $(PYTHON) is %d.%d: run make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/dev.stamp: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@

@@ -1,0 +1,28 @@
+"""Float64, no implicit promotion of dtype or rank; programs compiled fast, not well."""
+
+import os
+
+import jaxlib.version
+
+# Tests compile thousands of small programs and run each once. XLA aborts on a flag it
+# does not know, so the flags are given only to the versions that have them.
+if jaxlib.version.__version_info__ < (0, 11):
+    fast = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    os.environ.setdefault("XLA_FLAGS", fast)
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True)
+def _plain_doctests(request):
+    """Examples in docstrings show what a user sees, who has JAX's own settings."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        yield
+        return
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield

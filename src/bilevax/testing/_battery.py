@@ -1,0 +1,180 @@
+"""The battery: bilevax's own rules pass it, and so should yours."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, PyTree
+
+from .. import _tree as tree
+from .. import problems
+from .._dynamics import Descent, Dynamics, constant
+from .._hypergradient import hypergradient, solve
+from .._rule import AbstractRule
+from .._unroll import unroll
+from ..problems import Problem
+
+
+def check_rule(
+    rule: AbstractRule,
+    *,
+    exact: bool = False,
+    linear: bool = True,
+    symmetric: bool = False,
+    T: int = 6,
+) -> None:
+    """Check that a rule keeps the promises that every rule of bilevax keeps.
+
+    It must run the inner loop unchanged; return a cotangent with the structure, shapes
+    and dtypes of lam; be right where every method is right (one step that reaches the
+    optimum); give zero for alpha = 0; scale with alpha; give the same under `jax.jit`,
+    `jax.vmap` and `jax.grad` of `solve`; take states with integers and keys in them.
+
+    **Arguments:**
+
+    - `rule`: the rule to check.
+    - `exact`: whether it claims to be the exact hypergradient; it is then compared
+        with plain differentiation of the unrolled loop.
+    - `linear`: whether its pullback is a linear function of alpha.
+    - `symmetric`: whether it serves `Descent` only, as solvers for symmetric systems
+        do; `Dynamics` are then left out.
+    - `T`: the number of inner steps.
+
+    **Raises:**
+
+    An `AssertionError` that says what was expected and what was got. Run it in float64
+    (`jax.config.update("jax_enable_x64", True)`): in float32 tolerances are loose.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> from bilevax.testing import check_rule
+        >>> check_rule(bx.Reverse(), exact=True)
+    """
+    _check_one_step(rule)
+    zoo = [p for p in _zoo(T) if isinstance(p.xi, Descent) or not symmetric]
+    for problem in zoo:
+        _check_pullback(rule, problem, linear)
+        _check_transforms(rule, problem)
+        if exact:
+            _check_exact(rule, problem)
+
+
+def unrolled(problem: Problem) -> Callable[[PyTree], Array]:
+    """lam -> f(w_T(lam), lam) as a plain Python loop, which `jax.grad` differentiates.
+
+    The oracle of the exact rules: it shares no loop and no derivative with them.
+    """
+
+    def value(lam):
+        s = problem.xi.start(lam, problem.S)
+        for t in range(problem.T):
+            s = problem.xi.advance(s, lam, problem.S, t)
+        return problem.f(problem.xi.read(s), lam, problem.S)
+
+    return value
+
+
+def _zoo(T: int) -> list[Problem]:
+    adam = lambda lam: optax.adam(jnp.exp(lam["penalty"]), eps_root=1e-8)
+    return [
+        problems.quadratic(T=T),
+        problems.hyper_representation(T=T).with_inner(adam),
+        problems.reweighting(T=T).with_inner(optax.sgd(0.2, momentum=0.5), problems.minibatch(20)),
+        _heavy_ball(T),
+    ]
+
+
+def _heavy_ball(T: int) -> Problem:
+    """User dynamics whose state holds a count and a random key beside two vectors."""
+
+    def init(lam, S):
+        w = jnp.zeros(3)
+        return {"w": w, "v": w, "count": jnp.zeros((), jnp.int32), "key": jax.random.key(0)}
+
+    def step(s, lam, S, t):
+        noise = 0.1 * jax.random.normal(jax.random.fold_in(s["key"], t), (3,))
+        v = 0.5 * s["v"] - 0.3 * (s["w"] - lam["c"] * (1 + noise) + lam["d"] * s["w"] ** 3)
+        return s | {"w": s["w"] + v, "v": v, "count": s["count"] + 1}
+
+    xi = Dynamics(init, step, lambda s: s["w"])
+    lam = {"c": jnp.asarray([0.3, -0.4, 0.5]), "d": jnp.asarray(0.1)}
+    return Problem("heavy_ball", lambda w, lam, S: jnp.sum(jnp.sin(w)), xi, lam, None, T)
+
+
+def _check_one_step(rule: AbstractRule) -> None:
+    """g = |w - lam|^2 / 2 with step 1 reaches w = lam at once: A = 0, B = I, h = alpha."""
+    lam = {"a": jnp.asarray([0.5, -1.0]), "b": jnp.asarray(2.0)}
+    square = lambda x: tree.dot(x, x) / 2
+    g = lambda w, lam, S: square(tree.sub(w, lam))
+    f = lambda w, lam, S: square(w)
+    xi = Descent(g, constant(tree.zeros(lam)), optax.sgd(1.0))
+    out = hypergradient(f, xi, rule, T=6)(lam)
+    _same(out.w, lam, f"{rule!r}: w_T of an inner loop that converges in one step")
+    _same(out.h, lam, f"{rule!r}: hypergradient of an inner loop that converges in one step")
+
+
+def _check_pullback(rule: AbstractRule, p: Problem, linear: bool) -> None:
+    label = f"{rule!r} on {p.name}: "
+
+    @jax.jit
+    def both(alpha):
+        w, pull = rule.vjp(p.xi, p.lam, p.S, p.T)
+        return w, pull(alpha)[0]
+
+    s = p.xi.start(p.lam, p.S)
+    want = jax.jit(lambda s: p.xi.read(unroll(p.xi, p.lam, p.S, s, 0, p.T)))(s)
+    rng = np.random.default_rng(0)
+    random = lambda a: jnp.asarray(rng.normal(size=a.shape), a.dtype)
+    alpha, beta = jax.tree.map(random, want), jax.tree.map(random, want)
+    w, once = both(alpha)
+    pull = lambda alpha: both(alpha)[1]
+    _same(w, want, label + "w_T")
+    _same_form(once, p.lam, label + "the cotangent of lam")
+    _same(pull(tree.zeros(w)), tree.zeros(p.lam), label + "pull(0)")
+    _same(pull(tree.scale(3.0, alpha)), tree.scale(3.0, once), label + "pull(3 alpha)")
+    if linear:
+        total = tree.add(once, pull(beta))
+        _same(pull(tree.add(alpha, beta)), total, label + "pull(alpha + beta)")
+
+
+def _check_transforms(rule: AbstractRule, p: Problem) -> None:
+    label = f"{rule!r} on {p.name}: "
+    hg = hypergradient(p.f, p.xi, rule, T=p.T)
+    stack = lambda x, y: jax.tree.map(lambda a, b: jnp.stack([a, b]), x, y)
+    other = tree.scale(0.9, p.lam)
+    once, again = hg(p.lam, p.S), hg(other, p.S)
+    batch = jax.jit(jax.vmap(hg, (0, None)))(stack(p.lam, other), p.S)
+    _same(batch.h, stack(once.h, again.h), label + "jax.vmap over lam")
+    outer = lambda lam: p.f(solve(p.xi, lam, p.S, T=p.T, rule=rule), lam, p.S)
+    _same(jax.jit(jax.grad(outer))(p.lam), once.h, label + "jax.grad of solve")
+
+
+def _check_exact(rule: AbstractRule, p: Problem) -> None:
+    h = hypergradient(p.f, p.xi, rule, T=p.T)(p.lam, p.S).h
+    _same(
+        h,
+        jax.jit(jax.grad(unrolled(p)))(p.lam),
+        f"{rule!r} on {p.name}: exact hypergradient",
+    )
+
+
+def _same_form(got: PyTree, want: PyTree, what: str) -> None:
+    a, b = jax.tree.structure(got), jax.tree.structure(want)
+    assert a == b, f"{what} should have structure {b}, has {a}"
+    for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        form = lambda z: f"{z.dtype}{list(z.shape)}"
+        assert form(x) == form(y), f"{what} should be {form(y)}, is {form(x)}"
+
+
+def _same(got: PyTree, want: PyTree, what: str) -> None:
+    """Equal to about two thirds of the digits, measured over the whole pytree."""
+    rtol = float(jnp.finfo(tree.widest(want)).eps) ** (2 / 3)
+    flat = lambda x: np.concatenate([np.ravel(a) for a in jax.tree.leaves(x)])
+    error = np.linalg.norm(flat(got) - flat(want))
+    scale = max(float(np.linalg.norm(flat(want))), 1e-3)
+    assert error <= rtol * scale, (
+        f"{what}: relative error {error / scale:.1e}, expected at most {rtol:.1e}"
+    )

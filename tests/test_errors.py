@@ -1,0 +1,223 @@
+"""Every sentence about bad input, by its text."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import bilevax as bx
+
+g = lambda w, lam, S: jnp.sum((w - lam) ** 2)
+f = lambda w, lam, S: jnp.sum(w**2)
+ZERO = bx.constant(jnp.zeros(2))
+SGD = optax.sgd(0.1)
+LAM = jnp.ones(2)
+
+
+def run(f=f, g=g, init=ZERO, opt=SGD, lam=LAM, rule=bx.Reverse(), T=3, **more):
+    return bx.hypergradient(f, bx.Descent(g, init, opt, **more), rule, T=T)(lam)
+
+
+def run_dynamics(step, init=lambda lam, S: jnp.zeros(2), **more):
+    return bx.hypergradient(f, bx.Dynamics(init, step, **more), bx.Reverse(), T=3)(LAM)
+
+
+bad_size = [
+    (lambda: bx.Reverse(K=0), ValueError, "K must be at least 1, got 0: use Reverse"),
+    (lambda: bx.Reverse(K=-3), ValueError, "K must be at least 1, got -3"),
+    (lambda: bx.Reverse(K=2.5), TypeError, "K must be a Python int, got 2.5"),
+    (lambda: bx.Reverse(K=True), TypeError, "K must be a Python int, got True"),
+    (lambda: bx.Reverse(segment=0), ValueError, "segment must be at least 1, got 0"),
+    (lambda: bx.Neumann(K=0), ValueError, "K must be at least 1, got 0: give the number"),
+    (lambda: bx.Forward(chunk=0), ValueError, "chunk must be at least 1, got 0"),
+    (lambda: run(T=0), ValueError, "T must be at least 1, got 0: give the number of inner"),
+    (lambda: run(T=10.0), TypeError, "T must be a Python int, got 10.0"),
+    (
+        lambda: run(rule=bx.Reverse(K=4), T=3),
+        ValueError,
+        r"Reverse\(K=4\) looks K = 4 steps back, but the inner loop has only T = 3: lower K",
+    ),
+]
+
+bad_kind = [
+    (
+        lambda: run(f=3),
+        TypeError,
+        r"f must be a function \(w, lam, S\) -> scalar, got the int",
+    ),
+    (lambda: run(g=None), TypeError, r"g must be a function \(w, lam, S\) -> scalar"),
+    (
+        lambda: run(init=jnp.zeros(2)),
+        TypeError,
+        r"init must be a function \(lam, S\) -> w_0, .*for a fixed start use bx.constant",
+    ),
+    (
+        lambda: run(opt=0.1),
+        TypeError,
+        "opt must be a function lam -> optimizer, or an optax",
+    ),
+    (lambda: run(opt=lambda lam: 0.1), TypeError, r"opt\(lam\) must be an optax optimizer"),
+    (lambda: run(sample=1), TypeError, r"sample must be a function \(S, t\) -> S_t"),
+    (
+        lambda: run(rule=bx.Reverse),
+        TypeError,
+        r"rule must be a rule.*the class Reverse itself",
+    ),
+    (lambda: run(rule="reverse"), TypeError, "rule must be a rule, as in bx.Reverse"),
+    (
+        lambda: bx.hypergradient(f, g, bx.Reverse(), T=3),
+        TypeError,
+        r"xi must be an inner algorithm, as in bx.Descent\(g, init, opt\)",
+    ),
+    (lambda: bx.solve(g, LAM, T=3), TypeError, "xi must be an inner algorithm"),
+    (lambda: bx.Implicit("cg"), TypeError, "solver must be a lineax solver"),
+    (lambda: bx.citation("Reverse"), TypeError, "rule must be a rule"),
+    (lambda: bx.Dynamics(1, g), TypeError, r"init must be a function \(lam, S\) -> state"),
+    (lambda: bx.Dynamics(g, 1), TypeError, r"step must be a function \(state, lam, S, t\)"),
+    (lambda: bx.Dynamics(g, g, 1), TypeError, "params must be a function state -> w"),
+]
+
+bad_leaf = [
+    (
+        lambda: run(lam=jnp.arange(2)),
+        TypeError,
+        "lam must be a floating array, got dtype int",
+    ),
+    (
+        lambda: run(lam={"a": [LAM, 0.5]}),
+        TypeError,
+        r"lam\['a'\]\[1\] is the Python float 0.5",
+    ),
+    (
+        lambda: run(lam={"a": "x"}),
+        TypeError,
+        r"lam\['a'\] must be a floating array, got the str",
+    ),
+    (
+        lambda: run(lam=jnp.ones(2, complex)),
+        TypeError,
+        "lam must be a floating array, got dtype comp",
+    ),
+    (
+        lambda: run(lam=np.array([True])),
+        TypeError,
+        "lam must be a floating array, got dtype bool",
+    ),
+    (
+        lambda: run(init=lambda lam, S: {"w": jax.nn.relu}),
+        TypeError,
+        r"w\['w'\] must be a floating array.*split it with equinox.partition",
+    ),
+    (
+        lambda: run(init=bx.constant(jnp.arange(2))),
+        TypeError,
+        "w must be a floating array, got",
+    ),
+    (lambda: run(init=lambda lam, S: 1.0), TypeError, "w is the Python float 1.0"),
+    (
+        lambda: run_dynamics(lambda s, lam, S, t: s, init=lambda lam, S: jnp.arange(2)),
+        TypeError,
+        "w must be a floating array, got dtype int",
+    ),
+    (
+        lambda: run_dynamics(lambda s, lam, S, t: s, init=lambda lam, S: (LAM, "name")),
+        TypeError,
+        r"state\[1\] must be an array, got the str 'name'",
+    ),
+]
+
+bad_output = [
+    (
+        lambda: run(f=lambda w, lam, S: w),
+        TypeError,
+        r"f\(w, lam, S\) must return a scalar, got",
+    ),
+    (
+        lambda: run(g=lambda w, lam, S: w),
+        TypeError,
+        r"g\(w, lam, S\) must return a scalar, got",
+    ),
+    (
+        lambda: run(f=lambda w, lam, S: (jnp.sum(w), 1)),
+        TypeError,
+        "must return a scalar, got a value of type tuple: reduce it",
+    ),
+    (
+        lambda: run(f=lambda w, lam, S: jnp.argmax(w)),
+        TypeError,
+        "must return a floating scalar, got dtype int64: a count or an accuracy",
+    ),
+    (
+        lambda: run_dynamics(lambda s, lam, S, t: (s, s)),
+        ValueError,
+        "step changed the structure of the state from",
+    ),
+    (
+        lambda: run_dynamics(lambda s, lam, S, t: jnp.zeros(3)),
+        ValueError,
+        r"step changed state from float64\[2\] to float64\[3\]: keep shape and dtype",
+    ),
+    (
+        lambda: run_dynamics(lambda s, lam, S, t: s.astype(jnp.float32)),
+        ValueError,
+        r"step changed state from float64\[2\] to float32\[2\]",
+    ),
+]
+
+
+@pytest.mark.parametrize("act, kind, text", bad_size + bad_kind + bad_leaf + bad_output)
+def test_bad_input_gets_one_clear_sentence(act, kind, text):
+    with pytest.raises(kind, match=text):
+        act()
+
+
+@pytest.mark.parametrize(
+    "rule", [bx.Reverse(), bx.Reverse(K=2), bx.Forward(), bx.Neumann(K=2)], ids=repr
+)
+def test_a_diverging_inner_loop_is_reported(rule):
+    with pytest.raises(
+        Exception,
+        match=r"the inner loop diverged: w_T is not finite after "
+        r"T = 3000 steps.*gamma \* beta < 2",
+    ):
+        jax.block_until_ready(run(opt=optax.sgd(1.5), rule=rule, T=3000))
+    xi = bx.Descent(g, ZERO, optax.sgd(1.5))
+    with pytest.raises(Exception, match="the inner loop diverged"):
+        jax.block_until_ready(bx.solve(xi, LAM, T=3000, rule=rule))
+
+
+def test_adam_at_a_zero_gradient_is_reported():
+    """The derivative of sqrt(v) at 0 is infinite: nan, were it not for eps_root."""
+    start = lambda lam, S: lam  # g is stationary at its start
+    objective = lambda w, lam, S: jnp.sum((w - lam) ** 2)
+    with pytest.raises(Exception, match="not finite although w_T and f are.*eps_root"):
+        jax.block_until_ready(run(g=objective, init=start, opt=optax.adam(0.1)))
+    outer = lambda lam: f(
+        bx.solve(bx.Descent(objective, start, optax.adam(0.1)), lam, T=3), lam, None
+    )
+    with pytest.raises(Exception, match="eps_root"):
+        jax.block_until_ready(jax.grad(outer)(LAM))
+    out = run(g=objective, init=start, opt=optax.adam(0.1, eps_root=1e-8))
+    assert np.all(np.isfinite(out.h))
+
+
+def test_an_infinite_objective_is_reported():
+    with pytest.raises(Exception, match=r"f\(w_T, lam, S\) is not finite although w_T is"):
+        jax.block_until_ready(run(f=lambda w, lam, S: jnp.sum(w) / jnp.sum(lam * 0)))
+
+
+def test_errors_reach_through_jit_and_vmap():
+    hg = bx.hypergradient(f, bx.Descent(g, ZERO, optax.sgd(1.5)), bx.Reverse(K=1), T=3000)
+    with pytest.raises(Exception, match="the inner loop diverged"):
+        jax.block_until_ready(jax.jit(jax.vmap(hg))(jnp.ones((2, 2))))
+
+
+def test_solve_refuses_to_differentiate_the_context():
+    xi = bx.Descent(lambda w, lam, S: jnp.sum((w - lam * S["x"]) ** 2), ZERO, SGD)
+    outer = lambda x: jnp.sum(bx.solve(xi, LAM, {"x": x}, T=3))
+    with pytest.raises(ValueError, match=r"differentiable in lam only, but S\['x'\] is being"):
+        jax.grad(outer)(jnp.ones(2))
+    start = lambda w: jnp.sum(bx.solve(bx.Descent(g, bx.constant(w), SGD), LAM, T=3))
+    with pytest.raises(ValueError, match="differentiable in lam only, but xi.init.w is being"):
+        jax.grad(start)(jnp.ones(2))

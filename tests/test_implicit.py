@@ -1,0 +1,86 @@
+"""Implicit differentiation is right at the optimum, and says when it fails."""
+
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import optax
+import pytest
+from oracle import assert_close
+
+import bilevax as bx
+from bilevax import problems
+
+SOLVERS = {
+    "default": None,
+    "cg": lx.CG(rtol=1e-13, atol=1e-13),
+    "gmres": lx.GMRES(rtol=1e-13, atol=1e-13),
+    "bicgstab": lx.BiCGStab(rtol=1e-13, atol=1e-13),
+    "lu": lx.LU(),
+    "cholesky": lx.Cholesky(),
+    "auto": lx.AutoLinearSolver(well_posed=True),
+}
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_closed_form_on_ridge_regression(solver):
+    p = problems.ridge()
+    rule = bx.Implicit(SOLVERS[solver]) if SOLVERS[solver] else bx.Implicit()
+    h = bx.hypergradient(p.f, p.xi, rule, T=p.T)(p.lam, p.S).h
+    assert_close(h, p.limit(p.lam, p.S), 1e-5 if solver == "default" else 1e-10)
+
+
+def test_neumann_converges_to_the_closed_form():
+    p = problems.ridge()
+    h = bx.hypergradient(p.f, p.xi, bx.Neumann(K=1000), T=p.T)(p.lam, p.S).h
+    assert_close(h, p.limit(p.lam, p.S))
+
+
+@pytest.mark.parametrize("inner", [optax.sgd(0.1, momentum=0.8), optax.adam(0.01)])
+def test_pytrees_and_any_optimizer(inner):
+    """Eq. 11 needs only g, so the way to the optimum does not matter."""
+    p = problems.logistic().with_inner(inner, T=4000)
+    cg = bx.Implicit(lx.CG(rtol=1e-12, atol=1e-12))
+    got = bx.hypergradient(p.f, p.xi, cg, T=p.T)(p.lam, p.S)
+    descent = problems.logistic().with_inner(optax.sgd(1.0), T=4000)
+    want = bx.hypergradient(p.f, descent.xi, bx.Reverse(), T=p.T)(p.lam, p.S)
+    assert_close(got.h, want.h, 1e-6)
+
+
+def test_report_tells_the_iterations():
+    p = problems.ridge()
+    few = bx.Implicit(lx.CG(rtol=0.0, atol=0.0, max_steps=3))
+    out = bx.hypergradient(p.f, p.xi, few, T=10)(p.lam, p.S)
+    assert int(out.report["steps"]) == 3
+    out = bx.hypergradient(p.f, p.xi, bx.Implicit(lx.LU()), T=10)(p.lam, p.S)
+    assert int(out.report["steps"]) == 0
+
+
+def test_fixed_points_of_user_dynamics():
+    """w = tanh(W w + lam): h by the implicit function theorem, with I - A unsymmetric."""
+    W = jnp.asarray([[0.2, -0.5], [0.4, 0.1]])
+    step = lambda s, lam, S, t: jnp.tanh(S @ s + lam)
+    xi = bx.Dynamics(lambda lam, S: jnp.zeros(2), step)
+    f = lambda w, lam, S: jnp.sum(w**3)
+    lam = jnp.asarray([0.5, -0.3])
+    gmres = bx.Implicit(lx.GMRES(rtol=1e-13, atol=1e-13))
+    want = bx.hypergradient(f, xi, bx.Reverse(), T=200)(lam, W).h
+    assert_close(bx.hypergradient(f, xi, gmres, T=200)(lam, W).h, want)
+    assert_close(bx.hypergradient(f, xi, bx.Neumann(K=200), T=200)(lam, W).h, want)
+
+
+@pytest.mark.parametrize("solver", [lx.CG(1e-6, 1e-6), lx.Cholesky()])
+def test_symmetric_solvers_refuse_user_dynamics(solver):
+    xi = bx.Dynamics(lambda lam, S: jnp.zeros(2), lambda s, lam, S, t: s * 0.5 + lam)
+    hg = bx.hypergradient(lambda w, lam, S: jnp.sum(w), xi, bx.Implicit(solver), T=3)
+    with pytest.raises(ValueError, match=r"needs a symmetric positive definite system.*GMRES"):
+        hg(jnp.ones(2))
+
+
+def test_a_solver_that_fails_says_so():
+    """A singular Hessian: one direction that g does not see."""
+    g = lambda w, lam, S: (w[0] - lam) ** 2
+    xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.1))
+    f = lambda w, lam, S: jnp.sum((w - 1.0) ** 2)
+    hg = bx.hypergradient(f, xi, bx.Implicit(), T=3)
+    with pytest.raises(Exception, match="the linear solver of Implicit.*did not converge"):
+        jax.block_until_ready(hg(jnp.asarray(1.0)))

@@ -1,0 +1,96 @@
+"""The memory laws of Table 1, in bytes of the compiled program."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import bilevax as bx
+
+M = 20_000  # large against everything that is not a state
+STATE = 4 * M
+
+
+def temporary(rule, T, opt=None):
+    """Bytes that XLA allocates beside inputs and outputs."""
+    g = lambda w, lam, S: jnp.sum((w - jnp.tanh(lam["c"] * S)) ** 2 * jnp.cosh(0.1 * w))
+    f = lambda w, lam, S: jnp.sum(jnp.sin(w))
+    w_0 = jnp.zeros(M, jnp.float32)
+    xi = bx.Descent(g, bx.constant(w_0), opt or optax.sgd(0.1))
+    lam = {"c": jnp.asarray(0.5, jnp.float32)}
+    hg = bx.hypergradient(f, xi, rule, T=T)
+    S = jnp.ones(M, jnp.float32)
+    program = jax.jit(hg).lower(lam, S).compile()
+    return program.memory_analysis().temp_size_in_bytes
+
+
+def slope(xs, ys):
+    return np.polyfit(xs, ys, 1)[0]
+
+
+def test_truncation_is_flat_in_T():
+    bytes_ = [temporary(bx.Reverse(K=5), T) for T in (10, 100, 1000)]
+    assert max(bytes_) == min(bytes_)
+
+
+def test_truncation_is_linear_in_K_with_one_state_a_step():
+    Ks = [5, 20, 40]
+    bytes_ = [temporary(bx.Reverse(K=K), 50) for K in Ks]
+    assert slope(Ks, bytes_) == pytest.approx(STATE, rel=0.05)
+
+
+def test_full_reverse_is_linear_in_T_with_the_same_slope():
+    Ts = [10, 40, 100]
+    bytes_ = [temporary(bx.Reverse(), T) for T in Ts]
+    assert slope(Ts, bytes_) == pytest.approx(STATE, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "opt, states", [(optax.sgd(0.1, momentum=0.9), 1), (optax.adam(0.1, eps_root=1e-8), 3)]
+)
+def test_a_state_includes_the_optimizer(opt, states):
+    """Adam's two moments are kept beside w. A step is linear in its momentum, so no
+    derivative needs its value, and XLA does not keep it."""
+    Ks = [5, 20, 40]
+    bytes_ = [temporary(bx.Reverse(K=K), 50, opt) for K in Ks]
+    assert slope(Ks, bytes_) == pytest.approx(states * STATE, rel=0.05)
+
+
+def test_segments_of_sqrt_T_give_sqrt_T():
+    """T/c + c states, whatever the step's own workspace is."""
+    Ts = [16, 64, 256, 1024]
+    bytes_ = [temporary(bx.Reverse(segment=int(T**0.5)), T) for T in Ts]
+    roots = [2 * T**0.5 for T in Ts]
+    assert slope(roots, bytes_) == pytest.approx(STATE, rel=0.05)
+    assert bytes_[-1] < temporary(bx.Reverse(), 1024) / 10
+
+
+def test_truncation_and_segments_combine():
+    """K/c + c states, flat in T."""
+    Ks = [16, 64, 256]
+    bytes_ = [temporary(bx.Reverse(K=K, segment=int(K**0.5)), 300) for K in Ks]
+    assert slope([2 * K**0.5 for K in Ks], bytes_) == pytest.approx(STATE, rel=0.05)
+    rule = bx.Reverse(K=64, segment=8)
+    assert temporary(rule, 100) == temporary(rule, 1000)
+
+
+@pytest.mark.parametrize("rule", [bx.Forward(), bx.Implicit(), bx.Neumann(K=7)], ids=repr)
+def test_the_others_are_flat_in_T(rule):
+    bytes_ = [temporary(rule, T) for T in (10, 1000)]
+    assert max(bytes_) == min(bytes_)
+
+
+def test_forward_chunks_hold_chunk_tangents():
+    """N = 64 directions at once, or four at a time: 60 states less."""
+
+    def bytes_of(chunk):
+        f = lambda w, lam, S: jnp.sum(jnp.sin(w))
+        g = lambda w, lam, S: jnp.sum((w - jnp.repeat(lam, M // 64)) ** 2 * jnp.cosh(w))
+        w_0 = jnp.zeros(M // 64 * 64, jnp.float32)
+        xi = bx.Descent(g, bx.constant(w_0), optax.sgd(0.1))
+        hg = bx.hypergradient(f, xi, bx.Forward(chunk=chunk), T=10)
+        program = jax.jit(hg).lower(jnp.ones(64, jnp.float32)).compile()
+        return program.memory_analysis().temp_size_in_bytes
+
+    assert bytes_of(None) - bytes_of(4) >= 60 * STATE * 0.95
