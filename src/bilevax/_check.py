@@ -1,6 +1,7 @@
 """Validation: every sentence that bilevax says about bad input stands in this file."""
 
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -29,6 +30,14 @@ def integer(value: Any, name: str, remedy: str, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}: {remedy}.")
     return number
+
+
+def positive(value: Any, name: str, remedy: str) -> None:
+    """A static positive number: a tolerance."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a Python float, got {value!r}: {remedy}.")
+    if not value > 0:
+        raise ValueError(f"{name} must be positive, got {value!r}: {remedy}.")
 
 
 def horizon(T: Any) -> int:
@@ -193,6 +202,19 @@ _ALSO = {"the optimizer": ", or Reverse(K=...), which sees that of the last K st
 
 def all_invisible(texts: Sequence[str]) -> str:
     return "the whole hypergradient would be zero. " + " ".join(texts)
+
+
+class ToleranceWarning(UserWarning):
+    """A rule could not reach the accuracy that it was asked for."""
+
+
+def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
+    warnings.warn(
+        f"{rule!r} did not reach its tolerance: the estimated relative error is {error:.2g}. "
+        f"{remedy}",
+        ToleranceWarning,
+        stacklevel=2,
+    )
 
 
 def solver_failed(rule: Any) -> str:
