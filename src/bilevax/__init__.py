@@ -15,10 +15,15 @@ Swapping the method is changing one argument:
     forward mode                    Forward()                  every step, no history
     implicit differentiation        Implicit()                 the optimum alone
     Neumann series                  Neumann(K=10)              the optimum, 10 terms
+    depth by tolerance              Adaptive(rtol=0.01, max_K=50)
+    all steps, compressed           Krylov(pieces=2, rank=4)   a few products for all terms
+    the same by tolerance           AdaptiveKrylov(rtol=0.1)
 """
 
 from importlib.metadata import version
 
+from ._adaptive import Adaptive as Adaptive
+from ._check import ToleranceWarning as ToleranceWarning
 from ._citation import citation as citation
 from ._dynamics import AbstractDynamics as AbstractDynamics
 from ._dynamics import Descent as Descent
@@ -31,6 +36,8 @@ from ._hypergradient import hypergradient as hypergradient
 from ._hypergradient import solve as solve
 from ._implicit import Implicit as Implicit
 from ._implicit import Neumann as Neumann
+from ._krylov import Krylov as Krylov
+from ._krylov_adaptive import AdaptiveKrylov as AdaptiveKrylov
 from ._reverse import Reverse as Reverse
 from ._rule import AbstractRule as AbstractRule
 from ._rule import Channel as Channel

@@ -49,6 +49,25 @@ def cosine(x: PyTree, y: PyTree) -> Array:
     return dot(x, y) / (norm(x) * norm(y))
 
 
+def combine(c: Array, Q: PyTree) -> PyTree:
+    """sum_j c_j Q_j, for vectors stacked along the first axis of every leaf."""
+    return jax.tree.map(lambda q: jnp.tensordot(c.astype(q.dtype), q, axes=1), Q)
+
+
+def coordinates(Q: PyTree, x: PyTree) -> Array:
+    """<Q_j, x> for vectors stacked along the first axis of every leaf."""
+    return jax.vmap(dot, (0, None))(Q, x)
+
+
+def stack_of_zeros(n: int, x: PyTree) -> PyTree:
+    return jax.tree.map(lambda a: jnp.zeros((n, *a.shape), a.dtype), x)
+
+
+def put(Q: PyTree, j: Any, x: PyTree) -> PyTree:
+    """Q with Q_j = x."""
+    return jax.tree.map(lambda q, a: q.at[j].set(a), Q, x)
+
+
 def all_finite(x: PyTree) -> Array:
     checks = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(x)]
     return jnp.all(jnp.stack(checks)) if checks else jnp.asarray(True)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
@@ -38,6 +38,29 @@ def unroll(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: i
 def record(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int):
     """s_{t+n} from s_t, and s_t, ..., s_{t+n-1} stacked: n states."""
     return _loop(xi, lam, S, s, t, n, keep=True)
+
+
+def capture(
+    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int, times: Int[Array, " k"]
+) -> tuple[State, Callable[[Time], State], Float[Array, " n"]]:
+    """s_{t+n} from s_t, a function time -> s_time for the k given times, and |s_{j+1} - s_j|.
+
+    The times are sorted, may be traced, and may repeat. A slot is overwritten in every
+    step until its time has come, so no step asks a question: k states, whatever n is.
+    """
+
+    def body(carry, _):
+        s, t, slots = carry
+        i = jnp.searchsorted(times, t)  # past the last time: out of range, dropped
+        slots = jax.tree.map(lambda b, a: b.at[i].set(a, mode="drop"), slots, s)
+        new = xi.advance(s, lam, S, t)
+        return (new, t + 1, slots), tree.norm(tree.sub(tree.inexact(new), tree.inexact(s)))
+
+    slots = jax.tree.map(lambda a: jnp.broadcast_to(a, (times.shape[0], *a.shape)), s)
+    begin = (s, jnp.asarray(t, jnp.int32), slots)
+    (s, _, slots), moves = lax.scan(body, begin, None, length=n)
+    at = lambda time: jax.tree.map(lambda b: b[jnp.searchsorted(times, time)], slots)
+    return s, at, moves
 
 
 def step_vjp(

@@ -1,0 +1,123 @@
+"""Krylov spaces of one linearised step, and powers of the step inside them.
+
+Freeze A and B over R steps. What the steps do to a cotangent a is then a polynomial in A,
+
+    a_out = A^R a ,        dh = B (I + A + ... + A^{R-1}) a ,
+
+and lives, up to a small residual, in the space of a, A a, ..., A^m a. With an orthonormal
+basis Q of it, Q_0 = a/|a|, and A Q_j = sum_i H_ij Q_i, the vector A^i a has coordinates
+
+    C_0 = |a| e_0 ,        C_{i+1} = [H 0] C_i .
+
+All m + 1 basis vectors are used (Saad's corrected scheme): m products are then exact for
+R <= m, where the plain scheme is exact for R < m only.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from . import _tree as tree
+from ._types import Hyper
+
+GROWTH = 10.0
+"""How much |A^i a| may exceed |a| inside a piece. A frozen Jacobian with one eigenvalue
+above 1 would otherwise be raised to a power that no real trajectory has."""
+
+
+class Space(NamedTuple):
+    """A Krylov space under construction; rows that are not built yet are zero."""
+
+    length: Float[Array, ""]
+    """|a|."""
+    Q: PyTree
+    """m + 1 orthonormal cotangents of the state, stacked."""
+    H: Float[Array, "m+1 m"]
+    """<Q_i, A Q_j>: upper Hessenberg."""
+    BQ: Hyper | None
+    """B Q_j for j < m, stacked; None where only A is wanted."""
+    rank: Int[Array, ""]
+    """How many products have been taken."""
+    closed: Bool[Array, ""]
+    """The space is invariant: everything computed in it is exact."""
+
+
+Product = Callable[[PyTree], tuple[PyTree, Hyper]]
+
+
+def begin(a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
+    length = tree.norm(a)
+    unit = tree.scale(1 / jnp.where(length > 0, length, jnp.ones_like(length)), a)
+    Q = tree.put(tree.stack_of_zeros(rank + 1, a), 0, unit)
+    H = jnp.zeros((rank + 1, rank), length.dtype)
+    BQ = tree.stack_of_zeros(rank, lam) if keep_B else None
+    return Space(length, Q, H, BQ, jnp.zeros((), jnp.int32), length == 0)
+
+
+def extend(space: Space, product: Product) -> Space:
+    """One more Arnoldi step: one product gives A Q_j and B Q_j together."""
+    j = space.rank
+    q = tree.combine(jnp.eye(space.H.shape[0], dtype=space.H.dtype)[j], space.Q)
+    v, Bq = product(q)
+    before = tree.norm(v)
+    column = jnp.zeros_like(space.H[:, 0])
+    for _ in range(2):  # twice is enough, in float32 too
+        c = tree.coordinates(space.Q, v)
+        v = tree.sub(v, tree.combine(c, space.Q))
+        column = column + c
+    beta = tree.norm(v)
+    closed = space.closed | (beta <= 10 * jnp.finfo(beta.dtype).eps * before)
+    inverse = jnp.where(closed, jnp.zeros_like(beta), 1 / jnp.where(closed, 1.0, beta))
+    column = column.at[j + 1].set(jnp.where(closed, 0.0, beta))
+    column = jnp.where(space.closed, 0.0, column)  # nothing leaves a space that is closed
+    Q = tree.put(space.Q, j + 1, tree.scale(inverse, v))
+    BQ = None if space.BQ is None else tree.put(space.BQ, j, Bq)
+    return Space(space.length, Q, space.H.at[:, j].set(column), BQ, j + 1, closed)
+
+
+def build(product: Product, a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
+    """The space of a, A a, ..., A^rank a."""
+    body = lambda _, space: extend(space, product)
+    return lax.fori_loop(0, rank, body, begin(a, lam, rank, keep_B))
+
+
+def powers(
+    space: Space, R: Int[Array, ""], longest: int
+) -> tuple[Float[Array, "longest+1 m+1"], Bool[Array, ""]]:
+    """C_0, ..., C_R, held at C_R after that, and whether any had to be kept to GROWTH |a|."""
+    G = jnp.concatenate([space.H, jnp.zeros_like(space.H[:, :1])], axis=1)
+
+    def body(c, i):
+        new = _clip(G @ c, 1e6)  # never inf
+        return jnp.where(i < R, new, c), c
+
+    first = jnp.zeros_like(G[0]).at[0].set(1.0)
+    last, C = lax.scan(body, first, jnp.arange(longest, dtype=jnp.int32))
+    C = jnp.concatenate([C, last[None]])
+    clipped = jnp.any(jnp.linalg.norm(C, axis=1) > GROWTH)
+    return space.length * _clip(C, GROWTH), clipped
+
+
+def power_sum(
+    space: Space, R: Int[Array, ""], longest: int
+) -> tuple[Float[Array, " m+1"], Float[Array, " m+1"]]:
+    """C_0 + ... + C_{R-1}, and C_R, without holding them all."""
+    G = jnp.concatenate([space.H, jnp.zeros_like(space.H[:, :1])], axis=1)
+
+    def body(i, carry):
+        c, total = carry
+        inside = i < R
+        total = total + jnp.where(inside, _clip(c, GROWTH), 0.0)
+        return jnp.where(inside, _clip(G @ c, 1e6), c), total
+
+    first = jnp.zeros_like(G[0]).at[0].set(1.0)
+    last, total = lax.fori_loop(0, longest, body, (first, jnp.zeros_like(first)))
+    return space.length * total, space.length * _clip(last, GROWTH)
+
+
+def _clip(c: Float[Array, "... m"], most: float) -> Float[Array, "... m"]:
+    size = jnp.linalg.norm(c, axis=-1, keepdims=True)
+    return c * jnp.minimum(1.0, most / jnp.where(size > 0, size, 1.0))

@@ -1,0 +1,82 @@
+"""How wrong a Krylov hypergradient is: the residual of the spaces, the drift of the Jacobians.
+
+An error e made in the cotangent at step i of a piece travels back like the cotangent itself.
+If alpha_i goes on to contribute parts whose norms sum up to `older_i`, then e contributes about
+|e| older_i / |alpha_i|: that ratio is the gain of step i. Two kinds of e are summed up:
+
+- **subspace**: where the space of rank k ends, the coefficient |C_i[k]| of the last vector is
+  what the next product would have acted on;
+- **freezing**: at the two ends of a piece, A and B on the cotangent there, against what the
+  frozen pair gave. In between the difference is taken to grow with the path length from the
+  node. The two ends differ from the node in opposite directions, so their effects are added
+  with sign, plus a quarter of their sizes for what does not cancel.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+UNCERTAIN = 0.25
+
+
+class Evidence(NamedTuple):
+    """What is remembered of one piece, or, stacked, of all; index i counts from its end."""
+
+    size: Float[Array, "... R"]
+    """|alpha_i|."""
+    after: Float[Array, "... R"]
+    """|alpha_{i+1}|, behind step i."""
+    part: Float[Array, "... R"]
+    """|B alpha_i|; zero outside the piece."""
+    missing: Float[Array, "... R"]
+    """|C_i[k]|, the weight of the last vector; zero outside the piece."""
+    norm_A: Float[Array, "..."]
+    norm_B: Float[Array, "..."]
+    side: Float[Array, "... 2 R"]
+    """How far step i lies from the node towards either end, as a part of the way."""
+    drift_A: Float[Array, "... 2 2"]
+    """Inner products of (A_end - A) v / |v| at the two ends."""
+    drift_B: Float[Array, "... 2 2"]
+
+
+def estimate_error(
+    pieces: Evidence, below: Float[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """(subspace, freezing), absolute, for stacked pieces, oldest first.
+
+    `below` is the sum of the norms of what the exact first steps and B_0 contributed.
+    """
+    within = jnp.cumsum(pieces.part[..., ::-1], axis=-1)[..., ::-1] - pieces.part
+    whole = jnp.sum(pieces.part, axis=-1)
+    older = (below + jnp.cumsum(whole) - whole)[..., None] + within
+    gain = older / jnp.where(pieces.after > 0, pieces.after, jnp.inf)
+    reach_A = gain * pieces.norm_A[..., None]
+    subspace = jnp.sum((reach_A + pieces.norm_B[..., None]) * pieces.missing)
+    through = pieces.side * pieces.size[..., None, :]
+    freezing = _drift(jnp.sum(through * gain[..., None, :], axis=-1), pieces.drift_A)
+    return subspace, freezing + _drift(jnp.sum(through, axis=-1), pieces.drift_B)
+
+
+def _drift(weight: Float[Array, "p 2"], gram: Float[Array, "p 2 2"]) -> Float[Array, ""]:
+    """|sum of both ends| + a quarter of (|one end| + |other end|), over all pieces."""
+    both = jnp.einsum("pi,pij,pj->p", weight, gram, weight)
+    alone = weight * jnp.sqrt(jnp.maximum(jnp.einsum("pii->pi", gram), 0.0))
+    return jnp.sum(jnp.sqrt(jnp.maximum(both, 0.0))) + UNCERTAIN * jnp.sum(alone)
+
+
+def side_weights(
+    length: Float[Array, " T+1"], first: Int[Array, ""], node: Int[Array, ""], last: Int[Array, ""]
+) -> Float[Array, "2 T"]:
+    """For i = 0, ..., T-1: the part of the path from the node to either end at step last - i.
+
+    Row 0 is the late end, row 1 the early one; zero outside the piece.
+    """
+    T = length.shape[0] - 1
+    t = last - jnp.arange(T, dtype=jnp.int32)
+    inside = t >= first
+    way = jnp.abs(length[jnp.clip(t, 0)] - length[node])
+    ends = jnp.abs(jnp.stack([length[last], length[first]]) - length[node])
+    part = way[None] / jnp.where(ends > 0, ends, jnp.inf)[:, None]
+    belongs = inside[None] & jnp.stack([t > node, t < node])
+    return jnp.where(belongs, part, 0.0)
