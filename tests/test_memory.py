@@ -94,3 +94,25 @@ def test_forward_chunks_hold_chunk_tangents():
         return program.memory_analysis().temp_size_in_bytes
 
     assert bytes_of(None) - bytes_of(4) >= 60 * STATE * 0.95
+
+
+def test_krylov_is_flat_in_T():
+    bytes_ = [temporary(bx.Krylov(2, 4, K=3), T) for T in (20, 200, 2000)]
+    assert max(bytes_) == min(bytes_)
+
+
+def test_krylov_holds_pieces_plus_rank_states():
+    pieces, ranks = [2, 8, 20], [4, 10, 20]
+    by_piece = [temporary(bx.Krylov(p, 4), 100) for p in pieces]
+    by_rank = [temporary(bx.Krylov(2, r), 100) for r in ranks]
+    assert slope(pieces, by_piece) == pytest.approx(STATE, rel=0.05)
+    assert slope(ranks, by_rank) == pytest.approx(STATE, rel=0.05)
+
+
+def test_adaptive_rules_hold_what_they_say():
+    Ks = [10, 20, 40]
+    bytes_ = [temporary(bx.Adaptive(0.1, K), 100) for K in Ks]
+    assert slope(Ks, bytes_) == pytest.approx(STATE, rel=0.05)
+    few, many = (temporary(bx.AdaptiveKrylov(0.1), T) for T in (100, 1000))
+    assert many - few < 1000 * 16 * 4 * 40  # coefficients of the powers, no states
+    assert many - few < 40 * STATE

@@ -79,8 +79,8 @@ class Adaptive(AbstractRule):
 
             go_on = lambda sweep: (sweep.depth < K) & ~sweep.converged
             sweep = lax.while_loop(go_on, body, _Sweep.begin(pull_read(alpha), lam))
-            tail = say_if_missed(self, REMEDY, sweep.tail, self.rtol)
-            depth = sweep.depth
+            depth, tail = sweep.depth, sweep.tail
+            say_if_missed(self, REMEDY, tail, ~sweep.converged)
             return sweep.h, {"depth": depth, "tail": tail, "converged": sweep.converged}
 
         return w, pull

@@ -13,9 +13,11 @@ All m + 1 basis vectors are used (Saad's corrected scheme): m products are then 
 R <= m, where the plain scheme is exact for R < m only.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -23,9 +25,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from . import _tree as tree
 from ._types import Hyper
 
-GROWTH = 10.0
-"""How much |A^i a| may exceed |a| inside a piece. A frozen Jacobian with one eigenvalue
-above 1 would otherwise be raised to a power that no real trajectory has."""
+GROWTH = math.e
+"""How much |A^i a| may exceed the powers that are known exactly. A frozen Jacobian with one
+eigenvalue above 1 would otherwise be raised to a power that no real trajectory has."""
 
 
 class Space(NamedTuple):
@@ -87,37 +89,60 @@ def build(product: Product, a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> S
 def powers(
     space: Space, R: Int[Array, ""], longest: int
 ) -> tuple[Float[Array, "longest+1 m+1"], Bool[Array, ""]]:
-    """C_0, ..., C_R, held at C_R after that, and whether any had to be kept to GROWTH |a|."""
-    G = jnp.concatenate([space.H, jnp.zeros_like(space.H[:, :1])], axis=1)
+    """C_0, ..., C_R, held at C_R after that, and whether any of them had to be held back."""
+    step = _stepper(space)
 
-    def body(c, i):
-        new = _clip(G @ c, 1e6)  # never inf
-        return jnp.where(i < R, new, c), c
+    def body(walk, i):
+        return jax.tree.map(lambda a, b: jnp.where(i < R, a, b), step(walk), walk), walk.c
 
-    first = jnp.zeros_like(G[0]).at[0].set(1.0)
-    last, C = lax.scan(body, first, jnp.arange(longest, dtype=jnp.int32))
-    C = jnp.concatenate([C, last[None]])
-    clipped = jnp.any(jnp.linalg.norm(C, axis=1) > GROWTH)
-    return space.length * _clip(C, GROWTH), clipped
+    last, C = lax.scan(body, _first(space), jnp.arange(longest, dtype=jnp.int32))
+    C = jnp.concatenate([C, last.c[None]])
+    return space.length * C, last.clipped
 
 
 def power_sum(
     space: Space, R: Int[Array, ""], longest: int
-) -> tuple[Float[Array, " m+1"], Float[Array, " m+1"]]:
-    """C_0 + ... + C_{R-1}, and C_R, without holding them all."""
-    G = jnp.concatenate([space.H, jnp.zeros_like(space.H[:, :1])], axis=1)
+) -> tuple[Float[Array, " m+1"], Float[Array, " m+1"], Bool[Array, ""]]:
+    """C_0 + ... + C_{R-1}, C_R, and whether any was held back, without keeping them all."""
+    step = _stepper(space)
 
     def body(i, carry):
-        c, total = carry
-        inside = i < R
-        total = total + jnp.where(inside, _clip(c, GROWTH), 0.0)
-        return jnp.where(inside, _clip(G @ c, 1e6), c), total
+        walk, total = carry
+        inside = jnp.asarray(i, jnp.int32) < R
+        total = total + jnp.where(inside, walk.c, 0.0)
+        return jax.tree.map(lambda a, b: jnp.where(inside, a, b), step(walk), walk), total
 
-    first = jnp.zeros_like(G[0]).at[0].set(1.0)
-    last, total = lax.fori_loop(0, longest, body, (first, jnp.zeros_like(first)))
-    return space.length * total, space.length * _clip(last, GROWTH)
+    first = _first(space)
+    last, total = lax.fori_loop(0, longest, body, (first, jnp.zeros_like(first.c)))
+    return space.length * total, space.length * last.c, last.clipped
 
 
-def _clip(c: Float[Array, "... m"], most: float) -> Float[Array, "... m"]:
-    size = jnp.linalg.norm(c, axis=-1, keepdims=True)
-    return c * jnp.minimum(1.0, most / jnp.where(size > 0, size, 1.0))
+class _Walk(NamedTuple):
+    """Where the powers stand: C_i, the largest size among those known exactly, i."""
+
+    c: Float[Array, " m+1"]
+    known: Float[Array, ""]
+    i: Int[Array, ""]
+    clipped: Bool[Array, ""]
+
+
+def _first(space: Space) -> _Walk:
+    c = jnp.zeros_like(space.H[:, 0]).at[0].set(1.0)
+    return _Walk(c, jnp.ones_like(c[0]), jnp.zeros((), jnp.int32), jnp.asarray(False))
+
+
+def _stepper(space: Space) -> Callable[[_Walk], _Walk]:
+    """C_{i+1} = [H 0] C_i. The first `rank` powers, and all in a closed space, are exact; the
+    others may exceed the largest of those by the factor GROWTH and are held back beyond it."""
+    G = jnp.concatenate([space.H, jnp.zeros_like(space.H[:, :1])], axis=1)
+
+    def step(walk: _Walk) -> _Walk:
+        c, i = G @ walk.c, walk.i + 1
+        size = jnp.linalg.norm(c)
+        exact = (i <= space.rank) | space.closed
+        limit = jnp.where(exact, jnp.inf, GROWTH * walk.known)
+        c = c * jnp.where(size > limit, limit / jnp.where(size > 0, size, 1.0), 1.0)
+        known = jnp.where(exact, jnp.maximum(walk.known, size), walk.known)
+        return _Walk(c, known, i, walk.clipped | (size > limit))
+
+    return step

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PyTree
@@ -48,7 +49,7 @@ def depth(rule: Any, K: int, T: int) -> None:
     if K > T:
         raise ValueError(
             f"{rule!r} looks K = {K} steps back, but the inner loop has only T = {T}: "
-            f"lower K to at most {T}, raise T, or use Reverse() for every step and B_0."
+            f"lower K to at most {T}, raise T, or use Reverse() for every step."
         )
 
 
@@ -71,10 +72,10 @@ def floating(value: PyTree, name: str) -> PyTree:
 
 
 def _floating_leaf(leaf: Any, where: str, name: str) -> None:
-    if isinstance(leaf, float):
+    if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
         raise TypeError(
-            f"{where} is the Python float {leaf!r}: wrap it as jnp.asarray({leaf!r}), "
-            "so that another value does not compile anew."
+            f"{where} is the Python {type(leaf).__name__} {leaf!r}: wrap it as "
+            f"jnp.asarray({float(leaf)!r}), so that another value does not compile anew."
         )
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         raise TypeError(
@@ -148,18 +149,22 @@ def unperturbed(fixed: tuple, names: tuple[str, ...]) -> None:
                 )
 
 
-def finite(x: PyTree, bad: Sequence[Bool[Array, ""]], texts: Sequence[str]) -> PyTree:
-    """Stop, under jit too, with the text of the first condition that holds."""
-    failed = jnp.stack([jnp.asarray(b) for b in bad])
-    return eqx.branched_error_if(x, jnp.any(failed), jnp.argmax(failed), texts)
+def finite(x: PyTree, bad: Bool[Array, " n"], texts: Sequence[str]) -> PyTree:
+    """Stop with the text of the first condition that holds; inside a transformation too."""
+    if isinstance(bad, jax.core.Tracer):
+        return eqx.branched_error_if(x, jnp.any(bad), jnp.argmax(bad), texts)
+    for failed, text in zip(bad.tolist(), texts, strict=True):
+        if failed:
+            raise FloatingPointError(text)
+    return x
 
 
 def diverged(T: int) -> str:
     return (
         f"the inner loop diverged: w_T is not finite after T = {T} steps. The likely "
-        "cause is an inner step size that is too large (gradient descent needs "
-        "gamma * beta < 2, beta being the largest curvature of g): lower it, or clip "
-        "the gradient; else look for nan in S, lam or init."
+        "cause is an inner step size that is too large (gradient descent needs a learning "
+        "rate below 2 / the largest curvature of g): lower it, or clip the gradient; else "
+        "look for nan in S, lam or init."
     )
 
 
@@ -171,14 +176,16 @@ BAD_VALUE = (
 BAD_H = (
     "the hypergradient is not finite although w_T and f are. Likely causes: Adam or "
     "RMSprop met a zero gradient, where the derivative of its square root is infinite "
-    "(give it eps_root, as in optax.adam(1e-3, eps_root=1e-8)); a norm or square root "
-    "at zero in f, g or init; or back-propagation through so many expanding steps that "
-    "it overflows (truncate with Reverse(K=...))."
+    "(give it eps_root, as in optax.adam(1e-3, eps_root=1e-8); if it is there, raise it to "
+    "1e-4 or more, or start away from where g is stationary); a norm or square root at zero "
+    "in f, g or init; or back-propagation through so many expanding steps that it overflows "
+    "(truncate with Reverse(K=...))."
 )
 
 
-def invisible(rule: Any, leaf: str, where: str, used: bool) -> str:
-    """Why a leaf of lam is not (wholly) differentiated, and what to do."""
+def invisible(rule: Any, leaves: Sequence[str], where: str, used: bool) -> str:
+    """Why some leaves of lam are not (wholly) differentiated, and what to do."""
+    leaf = leaves[0] if len(leaves) == 1 else f"each of {', '.join(leaves)}"
     if where == "nowhere":
         return (
             f"{leaf} is not connected: neither f nor the inner loop depends on it in a "
@@ -220,9 +227,9 @@ def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
 def solver_failed(rule: Any) -> str:
     return (
         f"the linear solver of {rule!r} did not converge: the Jacobian at w_T is "
-        "singular, indefinite or ill-conditioned. Add regularisation to g, raise the "
-        "solver's tolerance or max_steps, use lineax.GMRES, or use Reverse(K=...), "
-        "which needs no inverse."
+        "singular, indefinite (as it often is for a neural network) or ill-conditioned. Add "
+        "regularisation to g, raise the solver's tolerance or max_steps, use lineax.GMRES, or "
+        "use Reverse(K=...), which needs no inverse."
     )
 
 

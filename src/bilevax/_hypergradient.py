@@ -62,7 +62,8 @@ def hypergradient(
     T = check.horizon(T)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
-        return _checked(f, xi, rule, check.floating(lam, "lam"), S, T)
+        out, bad = _checked(f, xi, rule, check.floating(lam, "lam"), S, T)
+        return check.finite(out, bad, [check.diverged(T), check.BAD_VALUE, check.BAD_H])
 
     return hg
 
@@ -82,9 +83,7 @@ def estimate(
 def _checked(f, xi, rule, lam, S, T):
     require_visible(rule, xi, lam, S, T, f)
     out = estimate(f, xi, rule, lam, S, T)
-    bad = [~tree.all_finite(x) for x in (out.w, out.value, out.h)]
-    texts = [check.diverged(T), check.BAD_VALUE, check.BAD_H]
-    return check.finite(out, bad, texts)
+    return out, jnp.stack([~tree.all_finite(x) for x in (out.w, out.value, out.h)])
 
 
 def solve(
@@ -135,7 +134,7 @@ def _solve(xi, lam, S, rule, T):
     def run(lam, fixed):
         xi, S = eqx.combine(fixed, static)
         w, pull = rule.vjp(xi, lam, S, T)
-        return check.finite(w, [~tree.all_finite(w)], [check.diverged(T)]), pull
+        return check.finite(w, ~tree.all_finite(w)[None], [check.diverged(T)]), pull
 
     def forward(lam, fixed):
         check.unperturbed(fixed, ("xi", "S"))
@@ -150,7 +149,7 @@ def _solve(xi, lam, S, rule, T):
         arrays, rest = residuals
         pull = eqx.combine(arrays, rest.value)
         lam_bar, _ = pull(jax.tree.map(_instantiate, alpha))
-        lam_bar = check.finite(lam_bar, [~tree.all_finite(lam_bar)], [check.BAD_H])
+        lam_bar = check.finite(lam_bar, ~tree.all_finite(lam_bar)[None], [check.BAD_H])
         return lam_bar, None
 
     w_T = jax.custom_vjp(lambda lam, fixed: run(lam, fixed)[0])

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import lineax as lx
 from jax import lax
+from jaxtyping import Array, PyTree
 
 from . import _check as check
 from . import _tree as tree
@@ -27,7 +28,9 @@ class Implicit(AbstractRule):
     - `solver`: a lineax solver. Default: conjugate gradients to a tolerance of 1e-6.
         Exactly n iterations are `lineax.CG(rtol=0, atol=0, max_steps=n)`.
 
-    The estimate's `report` holds `steps`, the iterations used (0 for direct solvers).
+    The estimate's `report` holds `steps`, the iterations used (0 for direct solvers), and
+    `residual`, the norm of grad_w g (or of x - Xi(x)) at w_T: the rule is right where it is
+    zero, and there is no telling how wrong where it is not.
 
     !!! example
 
@@ -53,17 +56,17 @@ class Implicit(AbstractRule):
         w, pull_read = jax.vjp(read, x)
 
         def pull(alpha: Params):
-            _, pull_residual = jax.vjp(residual, x, lam)
+            at_end, pull_residual = jax.vjp(residual, x, lam)
             wide = lambda u: tree.cast(u, tree.widest(x))  # lineax wants one dtype
             transpose = lambda u: wide(pull_residual(tree.cast_like(u, x))[0])
             operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
-            u, steps = self._solve(operator, wide(pull_read(alpha)[0]))
+            u, steps = self._solve(operator, wide(pull_read(alpha)[0]), tree.all_finite(x))
             h = tree.scale(-1.0, pull_residual(tree.cast_like(u, x))[1])
-            return h, {"steps": steps}
+            return h, {"steps": steps, "residual": tree.norm(at_end)}
 
         return w, pull
 
-    def _solve(self, operator: lx.FunctionLinearOperator, alpha):
+    def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, sound: Array):
         """operator u = alpha, for alpha of unit length, so that atol has a meaning."""
         length = tree.norm(alpha)
         safe = jnp.where(length > 0, length, jnp.ones_like(length))
@@ -71,7 +74,8 @@ class Implicit(AbstractRule):
             out = lx.linear_solve(operator, tree.scale(1 / safe, alpha), self.solver, throw=False)
         u = tree.scale(length, out.value)
         failed = (out.result != lx.RESULTS.successful) | ~tree.all_finite(u)
-        u = check.finite(u, [failed], [check.solver_failed(self)])
+        failed = failed & sound  # a loop that diverged is reported as that
+        u = check.finite(u, failed[None], [check.solver_failed(self)])
         return u, jnp.asarray(out.stats.get("num_steps", 0))
 
     def sees(self) -> Channel:

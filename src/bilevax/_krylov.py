@@ -1,5 +1,7 @@
 """Piecewise Krylov back-propagation: all T terms at the price of a short truncation."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,8 +14,14 @@ from ._arnoldi import build, power_sum
 from ._dynamics import AbstractDynamics
 from ._reverse import start_vjp, sweep
 from ._rule import AbstractRule, Channel
+from ._say import say_if_missed
 from ._types import Context, Hyper, Params, Pull
 from ._unroll import capture, read_vjp, step_vjp
+
+EXPANDS = (
+    "The frozen steps of a piece expand cotangents from step to step and were held back, so "
+    "this hypergradient is not to be trusted: raise pieces or head, or use Reverse(segment=...)."
+)
 
 
 class Krylov(AbstractRule):
@@ -34,8 +42,9 @@ class Krylov(AbstractRule):
     - `head`: take the first `head` steps exactly: for loops that start violently.
 
     The estimate's `report` holds `products`, and `subspace`, the part of the relative error
-    that a larger rank would remove, as the Arnoldi residual tells it. What freezing the
-    Jacobians does is not in it: `AdaptiveKrylov` estimates both.
+    that a larger rank would remove, as the Arnoldi residual tells it; it is infinite, with a
+    warning, where the frozen steps expand so much that they had to be held back. What freezing
+    the Jacobians does is not in it: `AdaptiveKrylov` estimates both.
 
     !!! example
 
@@ -66,40 +75,43 @@ class Krylov(AbstractRule):
         times = jnp.asarray(sorted({*exact, *nodes}), jnp.int32)
         s_T, at, _ = capture(xi, lam, S, xi.start(lam, S), 0, T, times)
         w, pull_read = read_vjp(xi, s_T)
-        longest = max(np.diff(cuts), default=0)
+        longest = int(max(np.diff(cuts), default=0))
         rank = min(self.rank, longest, tree.size(tree.inexact(s_T)))
         keep_B = tree.size(lam) <= 4 * tree.size(tree.inexact(s_T))
 
         def piece(carry, when):
             """R frozen steps: a -> A^R a, h -> h + B (I + ... + A^{R-1}) a."""
-            alpha, h, lost = carry
+            alpha, h, lost, clipped = carry
             node, R = when
             product = step_vjp(xi, lam, S, at(node), node)
             space = build(product, alpha, lam, rank, keep_B)
-            total, last = power_sum(space, R, longest)
+            total, last, over = power_sum(space, R, longest)
             if keep_B:
                 dh = tree.combine(total[:-1], space.BQ)
             else:  # rank cotangents of lam would outweigh the states: one more product
                 dh = product(tree.combine(total, space.Q))[1]
             missing = tree.norm(dh) * jnp.abs(total[-1]) / _positive(jnp.linalg.norm(total))
-            return (tree.combine(last, space.Q), tree.add(h, dh), lost + missing), None
+            alpha = tree.combine(last, space.Q)
+            return (alpha, tree.add(h, dh), lost + missing, clipped | over), None
 
         def pull(alpha: Params):
             history = lambda a, b: jax.vmap(at)(jnp.arange(a, b, dtype=jnp.int32))
             alpha, h = pull_read(alpha), tree.zeros(lam)
             if self.K:
                 alpha, h = sweep(xi, lam, S, history(T - self.K, T), T, alpha, h)
-            pieces = (jnp.asarray(nodes[::-1]), jnp.asarray(np.diff(cuts)[::-1]))
-            carry = (alpha, h, jnp.zeros((), tree.widest(lam)))
+            as_int = lambda x: jnp.asarray(x[::-1], jnp.int32)
+            pieces = (as_int(nodes), as_int(np.diff(cuts)))
+            carry = (alpha, h, jnp.zeros((), tree.widest(lam)), jnp.asarray(False))
             if nodes:
                 carry, _ = lax.scan(piece, carry, pieces)
-            alpha, h, lost = carry
+            alpha, h, lost, clipped = carry
             if self.head:
                 alpha, h = sweep(xi, lam, S, history(0, self.head), self.head, alpha, h)
             h = tree.add(h, start_vjp(xi, lam, S, alpha))  # h_{-1} = h_0 + B_0 alpha_0
             products = len(nodes) * (rank + (not keep_B)) + len(exact)
-            report = {"products": jnp.asarray(products), "subspace": lost / _positive(tree.norm(h))}
-            return h, report
+            subspace = jnp.where(clipped, jnp.inf, lost / _positive(tree.norm(h)))
+            say_if_missed(self, EXPANDS, subspace, clipped)
+            return h, {"products": jnp.asarray(products), "subspace": subspace}
 
         return w, pull
 
@@ -117,7 +129,7 @@ def layout(first: int, last: int, pieces: int) -> tuple[np.ndarray, list[int]]:
     pieces = min(pieces, last - first)
     cuts = np.round(np.linspace(first, last, pieces + 1)).astype(np.int32)
     nodes = []
-    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+    for a, b in itertools.pairwise(cuts):
         t = np.arange(a, b)
         nodes.append(int(np.round(np.sum((t + 0.5) * t) / np.sum(t + 0.5))))
     return cuts, nodes

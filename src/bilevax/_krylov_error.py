@@ -12,10 +12,14 @@ If alpha_i goes on to contribute parts whose norms sum up to `older_i`, then e c
   with sign, plus a quarter of their sizes for what does not cancel.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
+
+from . import _tree as tree
+from ._arnoldi import Product, Space
 
 UNCERTAIN = 0.25
 
@@ -38,6 +42,51 @@ class Evidence(NamedTuple):
     drift_A: Float[Array, "... 2 2"]
     """Inner products of (A_end - A) v / |v| at the two ends."""
     drift_B: Float[Array, "... 2 2"]
+
+
+def gather(
+    space: Space,
+    C: Float[Array, "T+1 m+1"],
+    R: Int[Array, ""],
+    side: Float[Array, "2 T"],
+    early: Product,
+    late: Product,
+) -> Evidence:
+    """The evidence of a piece of R steps; two products, with the Jacobians of its ends."""
+    T = C.shape[0] - 1
+    inside = jnp.arange(T, dtype=jnp.int32) < R
+    sizes = jnp.linalg.norm(C, axis=1)
+    gram = jax.vmap(tree.coordinates, (None, 0))(space.BQ, space.BQ)
+    parts = jnp.einsum("ri,ij,rj->r", C[:T, :-1], gram, C[:T, :-1])
+
+    def drift(product, i):
+        size = jnp.where(sizes[i] > 0, sizes[i], 1.0)
+        a, b = product(tree.combine(C[i] / size, space.Q))
+        a = tree.sub(a, tree.combine(C[i + 1] / size, space.Q))
+        return a, tree.sub(b, tree.combine(C[i, :-1] / size, space.BQ))
+
+    ends = drift(late, 0), drift(early, jnp.maximum(R - 1, 0))
+    table = lambda n: jnp.stack([jnp.stack([tree.dot(x[n], y[n]) for y in ends]) for x in ends])
+    only = lambda x: jnp.where(inside, x, 0.0)
+    evidence = Evidence(
+        size=only(sizes[:T]),
+        after=only(sizes[1:]),
+        part=only(jnp.sqrt(jnp.maximum(parts, 0.0))),
+        missing=only(jnp.abs(jnp.take(C[:T], space.rank, axis=1))),
+        norm_A=jnp.max(jnp.linalg.norm(space.H, axis=0)),
+        norm_B=jnp.max(jax.vmap(tree.norm)(space.BQ)),
+        side=side,
+        drift_A=table(0),
+        drift_B=table(1),
+    )
+    return tree.cast(evidence, C.dtype)
+
+
+def no_evidence(pieces: int, T: int, dtype: Any) -> Evidence:
+    """Room for the evidence of so many pieces."""
+    long, short = jnp.zeros((pieces, T), dtype), jnp.zeros(pieces, dtype)
+    side, gram = jnp.zeros((pieces, 2, T), dtype), jnp.zeros((pieces, 2, 2), dtype)
+    return Evidence(long, long, long, long, short, short, side, gram, gram)
 
 
 def estimate_error(

@@ -4,22 +4,20 @@ import functools
 
 import jax
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from . import _check as check
 from ._rule import AbstractRule
 
 
 def say_if_missed(
-    rule: AbstractRule, remedy: str, error: Float[Array, ""], rtol: float
-) -> Float[Array, ""]:
-    """Return the error; when the program runs and it is above rtol, warn of it."""
-    say = functools.partial(_say, rule, remedy, rtol)
-    lax.cond(error <= rtol, lambda e: None, lambda e: jax.debug.callback(say, e), error)
-    return error
+    rule: AbstractRule, remedy: str, error: Float[Array, ""], missed: Bool[Array, ""]
+) -> None:
+    """When the program runs and the tolerance is missed, warn of it with the error."""
+    say = functools.partial(_say, rule, remedy)
+    lax.cond(missed, lambda *x: jax.debug.callback(say, *x), lambda *x: None, error, missed)
 
 
-def _say(rule: AbstractRule, remedy: str, rtol: float, error: Array) -> None:
-    # Under vmap both branches run, so the question is asked again here.
-    if not float(error) <= rtol:
+def _say(rule: AbstractRule, remedy: str, error: Array, missed: Array) -> None:
+    if missed:  # asked again, because under vmap both branches run
         check.missed_tolerance(rule, float(error), remedy)

@@ -55,18 +55,18 @@ def require_visible(
     s = jax.eval_shape(xi.start, lam, S)
     reach = _reach(rule, xi, lam, S, T, s)
     direct = connected(lambda lam, s: f(xi.read(s), lam, S), lam, s) if f else None
-    complaints, blank = [], 0
+    groups: dict[tuple[str, bool], list[str]] = {}
     for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(lam)):
         enters = [c for c in (Channel.START, Channel.STEP) if reach[c][i]]
         seen = any(reach[c][i] for c in reach if c in rule.sees())
         used = direct is None or direct[i]
         if not seen and (enters or not used):
-            name = check.name_of("lam", path)
-            complaints.append(check.invisible(rule, name, _where(enters), used))
-            blank += not used
+            groups.setdefault((_where(enters), used), []).append(check.name_of("lam", path))
+    texts = [check.invisible(rule, names, *reason) for reason, names in groups.items()]
+    blank = sum(len(names) for (_, used), names in groups.items() if not used)
     if direct and blank == len(direct):
-        raise ValueError(check.all_invisible(complaints))
-    for text in complaints:
+        raise ValueError(check.all_invisible(texts))
+    for text in texts:
         warnings.warn(text, InvisibleLeafWarning, stacklevel=2)
 
 

@@ -1,0 +1,127 @@
+"""Reverse mode that stops by itself: how far, how well, and when it says no."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from oracle import assert_close
+
+import bilevax as bx
+from bilevax import problems
+from bilevax.testing import check_rule
+
+CASES = {
+    "reweighting": problems.reweighting(n=40, T=200),
+    "quadratic": problems.quadratic(T=200),
+    "ridge": problems.ridge(T=300),
+    "logistic": problems.logistic(T=300),
+    "hyper_representation": problems.hyper_representation(T=100),
+}
+
+
+def run(p, rule):
+    return bx.hypergradient(p.f, p.xi, rule, T=p.T)(p.lam, p.S)
+
+
+def test_passes_the_battery():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bx.ToleranceWarning)
+        check_rule(bx.Adaptive(rtol=1e-12, max_K=6))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("rtol", [0.1, 0.01, 1e-3])
+def test_the_tolerance_is_met(name, rtol):
+    """Against h_0, which is every step without B_0; and it equals truncation at its depth."""
+    p = CASES[name]
+    out = run(p, bx.Adaptive(rtol, max_K=p.T))
+    depth, tail = int(out.report["depth"]), float(out.report["tail"])
+    w, pull = bx.Reverse(K=p.T).vjp(p.xi, p.lam, p.S, p.T)
+    indirect = pull(jax.grad(p.f)(w, p.lam, p.S))[0]
+    direct = jax.grad(p.f, 1)(w, p.lam, p.S)
+    gap = jax.tree.map(lambda a, b, c: a - b - c, out.h, direct, indirect)
+    assert bool(out.report["converged"])
+    assert float(optax.tree.norm(gap) / optax.tree.norm(indirect)) <= rtol
+    assert tail <= rtol
+    assert_close(out.h, run(p, bx.Reverse(K=depth)).h)
+
+
+def test_less_depth_for_less_accuracy():
+    p = CASES["reweighting"]
+    depths = [int(run(p, bx.Adaptive(r, 200)).report["depth"]) for r in (0.3, 0.03, 0.003)]
+    assert depths[0] < depths[1] < depths[2] < 200
+
+
+def test_a_tolerance_that_is_not_met_is_said():
+    p = CASES["reweighting"]
+    with pytest.warns(bx.ToleranceWarning, match=r"max_K=20\) did not reach its tolerance.*Raise"):
+        out = run(p, bx.Adaptive(1e-3, max_K=20))
+        jax.effects_barrier()
+    assert not bool(out.report["converged"])
+    assert int(out.report["depth"]) == 20
+    assert_close(out.h, run(p, bx.Reverse(K=20)).h)
+
+
+def test_a_loop_that_does_not_contract_is_followed_to_its_start():
+    """A = I: every term counts, and all are taken."""
+    xi = bx.Dynamics(lambda lam, S: jnp.zeros(2), lambda s, lam, S, t: s + lam)
+    out = bx.hypergradient(lambda w, lam, S: jnp.sum(w), xi, bx.Adaptive(0.1, 50), T=50)(
+        jnp.ones(2)
+    )
+    assert int(out.report["depth"]) > 40
+    assert_close(out.h, float(out.report["depth"]) * jnp.ones(2))
+
+
+def test_vmap_stops_each_at_its_own_depth():
+    p = CASES["reweighting"]
+    hg = bx.hypergradient(p.f, p.xi, bx.Adaptive(0.03, p.T), T=p.T)
+    lams = jnp.stack([p.lam, p.lam - 3.0])
+    batch = jax.vmap(hg, (0, None))(lams, p.S)
+    singles = [hg(lam, p.S) for lam in lams]
+    assert [int(d) for d in batch.report["depth"]] == [int(s.report["depth"]) for s in singles]
+    assert len({int(s.report["depth"]) for s in singles}) == 2
+    assert_close(batch.h, jnp.stack([s.h for s in singles]))
+
+
+def test_work_follows_the_depth_not_the_limit():
+    """The loop that runs is a while loop over stored iterates: max_K costs memory only."""
+    p = CASES["ridge"]
+    shallow, deep = (run(p, bx.Adaptive(0.01, K)).report for K in (50, 300))
+    assert int(shallow["depth"]) == int(deep["depth"]) < 50
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda: bx.Adaptive(0.0, 5), "rtol must be positive, got 0.0"),
+        (lambda: bx.Adaptive(-1.0, 5), "rtol must be positive"),
+        (lambda: bx.Adaptive(0.1, 0), "max_K must be at least 1"),
+        (lambda: bx.Krylov(pieces=0), "pieces must be at least 1"),
+        (lambda: bx.Krylov(rank=0), "rank must be at least 1"),
+        (lambda: bx.Krylov(K=-1), "K must be at least 0, got -1"),
+        (lambda: bx.Krylov(head=-1), "head must be at least 0"),
+        (lambda: bx.AdaptiveKrylov(rtol=0), "rtol must be positive"),
+        (lambda: bx.AdaptiveKrylov(max_pieces=0), "max_pieces must be at least 1"),
+        (lambda: bx.AdaptiveKrylov(max_rank=0), "max_rank must be at least 1"),
+    ],
+)
+def test_bad_settings(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()
+
+
+def test_bad_kinds():
+    with pytest.raises(TypeError, match="rtol must be a Python float, got '0.1'"):
+        bx.Adaptive("0.1", 5)
+    p = CASES["quadratic"]
+    with pytest.raises(ValueError, match=r"looks K = 7 steps back, but the inner loop has only"):
+        bx.hypergradient(p.f, p.xi, bx.Krylov(K=4, head=3), T=6)(p.lam, p.S)
+
+
+def test_reports_are_arrays_of_one_number():
+    p = CASES["quadratic"]
+    for rule in (bx.Adaptive(0.1, 200), bx.Krylov(), bx.AdaptiveKrylov(0.1)):
+        assert all(np.shape(v) == () for v in run(p, rule).report.values())
