@@ -134,7 +134,7 @@ def _first(space: Space) -> _Walk:
 def _stepper(space: Space) -> Callable[[_Walk], _Walk]:
     """C_{i+1} = [H 0] C_i. The first `rank` powers, and all in a closed space, are exact; the
     others may exceed the largest of those by the factor GROWTH and are held back beyond it."""
-    G = jnp.concatenate([space.H, jnp.zeros_like(space.H[:, :1])], axis=1)
+    G = jnp.concatenate([_tame(space), jnp.zeros_like(space.H[:, :1])], axis=1)
 
     def step(walk: _Walk) -> _Walk:
         c, i = G @ walk.c, walk.i + 1
@@ -146,3 +146,20 @@ def _stepper(space: Space) -> Callable[[_Walk], _Walk]:
         return _Walk(c, known, i, walk.clipped | (size > limit))
 
     return step
+
+
+def _tame(space: Space) -> Float[Array, "m+1 m"]:
+    """Lift Ritz values below -1 to -1, where A is symmetric (gradient descent).
+
+    A mode with a multiplier below -1 would throw the iterates themselves out. Where they stay,
+    at the edge of stability, the curvature gives way from step to step and the mode neither
+    grows nor shrinks over a piece, which a frozen power cannot know.
+    """
+    m = space.H.shape[1]
+    built = jnp.arange(m, dtype=jnp.int32) < space.rank
+    square = jnp.where(built[:, None], space.H[:m], 0.0)
+    symmetric = jnp.linalg.norm(square - square.T) <= 0.01 * jnp.linalg.norm(square)
+    values, vectors = jnp.linalg.eigh((square + square.T) / 2)
+    excess = jnp.where(symmetric, jnp.minimum(values + 1, 0.0), 0.0)
+    lift = lax.stop_gradient(-(vectors * excess[None]) @ vectors.T)
+    return space.H.at[:m].add(lift)
