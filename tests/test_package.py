@@ -25,6 +25,9 @@ CITED = [
     (bx.Implicit(), ["shaban2019", "pedregosa2016"]),
     (bx.Implicit(lx.LU()), ["shaban2019", "pedregosa2016"]),
     (bx.Neumann(K=3), ["shaban2019", "lorraine2020"]),
+    (bx.Adaptive(0.1, 5), ["shaban2019"]),
+    (bx.Krylov(), ["shaban2019", "saad1992"]),
+    (bx.AdaptiveKrylov(), ["shaban2019", "saad1992"]),
 ]
 
 
@@ -38,7 +41,10 @@ def blocks(path):
     return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")), ids=lambda p: p.name)
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_every_code_block_runs(path):
     """The blocks of a page share one namespace, as a reader would run them."""
     space = {}

@@ -3,6 +3,8 @@
 from . import _check as check
 from ._forward import Forward
 from ._implicit import Implicit, Neumann
+from ._krylov import Krylov
+from ._krylov_adaptive import AdaptiveKrylov
 from ._reverse import Reverse
 from ._rule import AbstractRule
 
@@ -43,6 +45,17 @@ LORRAINE = """@inproceedings{lorraine2020optimizing,
     year = {2020},
 }"""
 
+SAAD = """@article{saad1992analysis,
+    title = {Analysis of Some {K}rylov Subspace Approximations to the Matrix Exponential
+             Operator},
+    author = {Saad, Yousef},
+    journal = {SIAM Journal on Numerical Analysis},
+    volume = {29},
+    number = {1},
+    pages = {209--228},
+    year = {1992},
+}"""
+
 
 def citation(rule: AbstractRule) -> str:
     """The BibTeX entries of what a rule implements, ready to paste.
@@ -69,5 +82,11 @@ def _entries(rule: AbstractRule) -> list[str]:
     if isinstance(rule, Reverse):
         exact = [] if rule.K else [FRANCESCHI]
         return [SHABAN, *exact, *([HASCOET] if rule.segment else [])]
-    own = {Forward: [FRANCESCHI], Implicit: [PEDREGOSA], Neumann: [LORRAINE]}
+    own = {
+        Forward: [FRANCESCHI],
+        Implicit: [PEDREGOSA],
+        Neumann: [LORRAINE],
+        Krylov: [SAAD],
+        AdaptiveKrylov: [SAAD],
+    }
     return [SHABAN, *own.get(type(rule), [])]
