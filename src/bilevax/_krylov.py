@@ -1,21 +1,23 @@
 """Piecewise Krylov back-propagation: all T terms at the price of a short truncation."""
 
 import itertools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Bool, Float, PyTree
 
 from . import _check as check
 from . import _tree as tree
-from ._arnoldi import build, power_sum
+from ._arnoldi import Product, build, power_sum
 from ._dynamics import AbstractDynamics
-from ._reverse import start_vjp, sweep
+from ._reverse import start_vjp
 from ._rule import AbstractRule, Channel
 from ._say import say_if_missed
-from ._types import Context, Hyper, Params, Pull
+from ._types import Context, Hyper, Params, Pull, Time
 from ._unroll import capture, read_vjp, step_vjp
 
 EXPANDS = (
@@ -69,54 +71,84 @@ class Krylov(AbstractRule):
         check.integer(self.head, "head", "0 takes no first step exactly", least=0)
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
-        check.depth(self, self.K + self.head, T)
-        cuts, nodes = layout(self.head, T - self.K, self.pieces)
-        exact = [*range(self.head), *range(T - self.K, T)]
-        times = jnp.asarray(sorted({*exact, *nodes}), jnp.int32)
-        s_T, at, _ = capture(xi, lam, S, xi.start(lam, S), 0, T, times)
+        K, head = self.K, self.head
+        check.depth(self, K + head, T)
+        cuts, nodes = layout(head, T - K, self.pieces)
+        times = sorted({*range(head), *nodes, *range(T - K, T)})
+        s_T, at, _ = capture(xi, lam, S, xi.start(lam, S), 0, T, jnp.asarray(times, jnp.int32))
         w, pull_read = read_vjp(xi, s_T)
-        longest = int(max(np.diff(cuts), default=0))
-        rank = min(self.rank, longest, tree.size(tree.inexact(s_T)))
-        keep_B = tree.size(lam) <= 4 * tree.size(tree.inexact(s_T))
-
-        def piece(carry, when):
-            """R frozen steps: a -> A^R a, h -> h + B (I + ... + A^{R-1}) a."""
-            alpha, h, lost, clipped = carry
-            node, R = when
-            product = step_vjp(xi, lam, S, at(node), node)
-            space = build(product, alpha, lam, rank, keep_B)
-            total, last, over = power_sum(space, R, longest)
-            if keep_B:
-                dh = tree.combine(total[:-1], space.BQ)
-            else:  # rank cotangents of lam would outweigh the states: one more product
-                dh = product(tree.combine(total, space.Q))[1]
-            missing = tree.norm(dh) * jnp.abs(total[-1]) / _positive(jnp.linalg.norm(total))
-            alpha = tree.combine(last, space.Q)
-            return (alpha, tree.add(h, dh), lost + missing, clipped | over), None
+        product = lambda t: step_vjp(xi, lam, S, at(t), t)
+        M = tree.size(tree.inexact(s_T))
+        rank = min(self.rank, int(max(np.diff(cuts), default=1)), M)
+        keep_B = tree.size(lam) <= 4 * M
 
         def pull(alpha: Params):
-            history = lambda a, b: jax.vmap(at)(jnp.arange(a, b, dtype=jnp.int32))
-            alpha, h = pull_read(alpha), tree.zeros(lam)
-            if self.K:
-                alpha, h = sweep(xi, lam, S, history(T - self.K, T), T, alpha, h)
-            as_int = lambda x: jnp.asarray(x[::-1], jnp.int32)
-            pieces = (as_int(nodes), as_int(np.diff(cuts)))
-            carry = (alpha, h, jnp.zeros((), tree.widest(lam)), jnp.asarray(False))
-            if nodes:
-                carry, _ = lax.scan(piece, carry, pieces)
-            alpha, h, lost, clipped = carry
-            if self.head:
-                alpha, h = sweep(xi, lam, S, history(0, self.head), self.head, alpha, h)
+            alpha, h = _exactly(product, T, K, pull_read(alpha), tree.zeros(lam))
+            last = _Back(alpha, h, jnp.zeros((), tree.widest(lam)), jnp.asarray(False))
+            back = _compress(product, cuts, nodes, rank, keep_B, last)
+            alpha, h = _exactly(product, head, head, back.alpha, back.h)
             h = tree.add(h, start_vjp(xi, lam, S, alpha))  # h_{-1} = h_0 + B_0 alpha_0
-            products = len(nodes) * (rank + (not keep_B)) + len(exact)
-            subspace = jnp.where(clipped, jnp.inf, lost / _positive(tree.norm(h)))
-            say_if_missed(self, EXPANDS, subspace, clipped)
-            return h, {"products": jnp.asarray(products), "subspace": subspace}
+            subspace = jnp.where(back.clipped, jnp.inf, back.lost / _positive(tree.norm(h)))
+            say_if_missed(self, EXPANDS, subspace, back.clipped)
+            products = jnp.asarray(len(nodes) * (rank + (not keep_B)) + K + head)
+            return h, {"products": products, "subspace": subspace}
 
         return w, pull
 
     def sees(self) -> Channel:
         return Channel.START | Channel.STEP
+
+
+class _Back(NamedTuple):
+    """Where the way back stands, and what was lost on it."""
+
+    alpha: PyTree
+    h: Hyper
+    lost: Float[Array, ""]
+    clipped: Bool[Array, ""]
+
+
+def _exactly(
+    product: Callable[[Time], Product], t: int, n: int, alpha: PyTree, h: Hyper
+) -> tuple[PyTree, Hyper]:
+    """Eq. 6 over the n steps before s_t."""
+
+    def body(i, carry):
+        alpha, h = carry
+        alpha, B_alpha = product(jnp.asarray(t - 1 - i, jnp.int32))(alpha)
+        return alpha, tree.add(h, B_alpha)
+
+    return lax.fori_loop(0, n, body, (alpha, h))
+
+
+def _compress(
+    product: Callable[[Time], Product],
+    cuts: np.ndarray,
+    nodes: list[int],
+    rank: int,
+    keep_B: bool,
+    back: _Back,
+) -> _Back:
+    """The pieces, the last first: a -> A^R a, h -> h + B (I + A + ... + A^{R-1}) a."""
+    if not nodes:
+        return back
+    longest = int(max(np.diff(cuts)))
+
+    def piece(back: _Back, when):
+        node, R = when
+        at_node = product(node)
+        space = build(at_node, back.alpha, back.h, rank, keep_B)
+        total, last, over = power_sum(space, R, longest)
+        if keep_B:
+            dh = tree.combine(total[:-1], space.BQ)
+        else:  # rank cotangents of lam would outweigh the states: one more product
+            dh = at_node(tree.combine(total, space.Q))[1]
+        missing = tree.norm(dh) * jnp.abs(total[-1]) / _positive(jnp.linalg.norm(total))
+        alpha, h = tree.combine(last, space.Q), tree.add(back.h, dh)
+        return _Back(alpha, h, back.lost + missing, back.clipped | over), None
+
+    newest_first = lambda x: jnp.asarray(x[::-1], jnp.int32)
+    return lax.scan(piece, back, (newest_first(nodes), newest_first(np.diff(cuts))))[0]
 
 
 def layout(first: int, last: int, pieces: int) -> tuple[np.ndarray, list[int]]:
