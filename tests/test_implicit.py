@@ -84,3 +84,15 @@ def test_a_solver_that_fails_says_so():
     hg = bx.hypergradient(f, xi, bx.Implicit(), T=3)
     with pytest.raises(Exception, match="the linear solver of Implicit.*did not converge"):
         jax.block_until_ready(hg(jnp.asarray(1.0)))
+
+
+def test_flat_problems_of_many_parameters_in_float32():
+    """Curvatures down to 1e-3 over 20,000 weights are no reason to call it singular."""
+    M = 20_000
+    curvature = jnp.logspace(-3, 0, M, dtype=jnp.float32)
+    g = lambda w, lam, S: jnp.sum(curvature * (w - lam) ** 2) / 2
+    f = lambda w, lam, S: jnp.sum(w**2) / 2
+    xi = bx.Descent(g, lambda lam, S: jnp.ones(M, jnp.float32), optax.sgd(0.5))
+    for solver in (lx.CG(rtol=1e-5, atol=1e-5), lx.CG(rtol=0.0, atol=0.0, max_steps=150)):
+        out = bx.hypergradient(f, xi, bx.Implicit(solver), T=3)(jnp.zeros(M, jnp.float32))
+        assert_close(out.h, out.w, 1e-2)  # A = diag(curvature), B = curvature: h = alpha

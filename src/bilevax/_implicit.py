@@ -56,12 +56,15 @@ class Implicit(AbstractRule):
         w, pull_read = jax.vjp(read, x)
 
         def pull(alpha: Params):
+            # lineax takes a direction for singular when its curvature is below 100 eps M, an
+            # absolute number that flat but regular problems are below: solve with large * A.
             at_end, pull_residual = jax.vjp(residual, x, lam)
             wide = lambda u: tree.cast(u, tree.widest(x))  # lineax wants one dtype
-            transpose = lambda u: wide(pull_residual(tree.cast_like(u, x))[0])
+            large = 1 / jnp.finfo(tree.widest(x)).eps
+            transpose = lambda u: tree.scale(large, wide(pull_residual(tree.cast_like(u, x))[0]))
             operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
             u, steps = self._solve(operator, wide(pull_read(alpha)[0]), tree.all_finite(x))
-            h = tree.scale(-1.0, pull_residual(tree.cast_like(u, x))[1])
+            h = tree.scale(-large, pull_residual(tree.cast_like(u, x))[1])
             return h, {"steps": steps, "residual": tree.norm(at_end)}
 
         return w, pull

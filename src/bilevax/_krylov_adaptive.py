@@ -82,7 +82,8 @@ class AdaptiveKrylov(AbstractRule):
                 best = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, best)
                 return best, 2 * pieces, products + new.products, best.error <= self.rtol
 
-            go_on = lambda carry: (carry[1] <= self.max_pieces) & ~carry[3]
+            # Products beyond T would be better spent on full reverse mode.
+            go_on = lambda carry: (carry[1] <= self.max_pieces) & (carry[2] < T) & ~carry[3]
             one, none = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
             carry = (_nothing(lam), one, none, none > 0)
             best, _, products, _ = lax.while_loop(go_on, body, carry)

@@ -9,7 +9,7 @@ If alpha_i goes on to contribute parts whose norms sum up to `older_i`, then e c
 - **freezing**: at the two ends of a piece, A and B on the cotangent there, against what the
   frozen pair gave. In between the difference is taken to grow with the path length from the
   node. The two ends differ from the node in opposite directions, so their effects are added
-  with sign, plus a quarter of their sizes for what does not cancel.
+  with sign, plus half of their sizes for what does not cancel.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 from . import _tree as tree
 from ._arnoldi import Product, Space
 
-UNCERTAIN = 0.25
+UNCERTAIN = 0.5
 
 
 class Evidence(NamedTuple):
@@ -108,7 +108,7 @@ def estimate_error(
 
 
 def _drift(weight: Float[Array, "p 2"], gram: Float[Array, "p 2 2"]) -> Float[Array, ""]:
-    """|sum of both ends| + a quarter of (|one end| + |other end|), over all pieces."""
+    """|sum of both ends| + half of (|one end| + |other end|), over all pieces."""
     both = jnp.einsum("pi,pij,pj->p", weight, gram, weight)
     alone = weight * jnp.sqrt(jnp.maximum(jnp.einsum("pii->pi", gram), 0.0))
     return jnp.sum(jnp.sqrt(jnp.maximum(both, 0.0))) + UNCERTAIN * jnp.sum(alone)
