@@ -60,7 +60,7 @@ class Implicit(AbstractRule):
             # absolute number that flat but regular problems are below: solve with large * A.
             at_end, pull_residual = jax.vjp(residual, x, lam)
             wide = lambda u: tree.cast(u, tree.widest(x))  # lineax wants one dtype
-            large = 1 / jnp.finfo(tree.widest(x)).eps
+            large = 1 / float(jnp.finfo(tree.widest(x)).eps)
             transpose = lambda u: tree.scale(large, wide(pull_residual(tree.cast_like(u, x))[0]))
             operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
             u, steps = self._solve(operator, wide(pull_read(alpha)[0]), tree.all_finite(x))
