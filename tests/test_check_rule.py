@@ -11,7 +11,6 @@ from bilevax.testing import check_rule
 OWN = [
     (bx.Reverse(), {"exact": True}),
     (bx.Reverse(segment=4), {"exact": True}),
-    (bx.Reverse(K=2), {}),
     (bx.Reverse(K=5, segment=2), {}),
     (bx.Forward(), {"exact": True}),
     (bx.Forward(chunk=3), {"exact": True}),

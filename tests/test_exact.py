@@ -16,7 +16,6 @@ T = 5
 OPTIMIZERS = {
     "sgd": optax.sgd(0.2),
     "momentum": optax.sgd(0.1, momentum=0.8),
-    "nesterov": optax.sgd(0.1, momentum=0.8, nesterov=True),
     "adam": optax.adam(0.1, eps_root=1e-8),
     "adamw": optax.adamw(0.1, eps_root=1e-8, weight_decay=0.05),
     "rmsprop": optax.rmsprop(0.05, eps=1e-4, momentum=0.5),
@@ -50,7 +49,7 @@ PRODUCT = [
     for p in PROBLEMS
     for o in OPTIMIZERS
     for s in SAMPLES
-    if not (s == "minibatch" and p == "quadratic")
+    if p != "ridge" and not (s == "minibatch" and p == "quadratic")
 ]
 
 

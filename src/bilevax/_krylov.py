@@ -52,7 +52,7 @@ class Krylov(AbstractRule):
 
         >>> import bilevax as bx
         >>> bx.Krylov(pieces=1, rank=10)
-        Krylov(pieces=1, rank=10, K=0, head=0)
+        Krylov(pieces=1, rank=10)
 
     ??? cite "Reference"
 

@@ -52,7 +52,7 @@ class AdaptiveKrylov(AbstractRule):
 
         >>> import bilevax as bx
         >>> bx.AdaptiveKrylov(rtol=0.05)
-        AdaptiveKrylov(rtol=0.05, max_pieces=4, max_rank=16)
+        AdaptiveKrylov(rtol=0.05)
 
     ??? cite "Reference"
 
