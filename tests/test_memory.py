@@ -119,3 +119,15 @@ def test_adaptive_rules_hold_what_they_say():
     few, many = (temporary(bx.AdaptiveKrylov(0.1), T) for T in (100, 1000))
     assert many - few < 1000 * 16 * 4 * 40  # coefficients of the powers, no states
     assert many - few < 40 * STATE
+
+
+def test_forward_chunks_build_no_identity():
+    """N = 3000 hyperparameters: the N x N identity alone would be 36 MB."""
+    N = 3000
+    f = lambda w, lam, S: jnp.sum(jnp.sin(w))
+    g = lambda w, lam, S: jnp.sum((w - jnp.mean(lam * S)) ** 2)
+    xi = bx.Descent(g, bx.constant(jnp.zeros(3, jnp.float32)), optax.sgd(0.1))
+    hg = bx.hypergradient(f, xi, bx.Forward(chunk=16), T=10)
+    args = jnp.ones(N, jnp.float32), jnp.ones(N, jnp.float32)
+    program = jax.jit(hg).lower(*args).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 4 * N * N / 20
