@@ -52,7 +52,7 @@ Product = Callable[[PyTree], tuple[PyTree, Hyper]]
 
 def begin(a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
     length = tree.norm(a)
-    unit = tree.scale(1 / jnp.where(length > 0, length, jnp.ones_like(length)), a)
+    unit = tree.scale(1 / tree.positive(length), a)
     Q = tree.put(tree.stack_of_zeros(rank + 1, a), 0, unit)
     H = jnp.zeros((rank + 1, rank), length.dtype)
     BQ = tree.stack_of_zeros(rank, lam) if keep_B else None
@@ -62,8 +62,7 @@ def begin(a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
 def extend(space: Space, product: Product) -> Space:
     """One more Arnoldi step: one product gives A Q_j and B Q_j together."""
     j = space.rank
-    q = tree.combine(jnp.eye(space.H.shape[0], dtype=space.H.dtype)[j], space.Q)
-    v, Bq = product(q)
+    v, Bq = product(jax.tree.map(lambda q: q[j], space.Q))
     before = tree.norm(v)
     column = jnp.zeros_like(space.H[:, 0])
     for _ in range(2):  # twice is enough, in float32 too

@@ -72,9 +72,9 @@ class Implicit(AbstractRule):
     def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, sound: Array):
         """operator u = alpha, for alpha of unit length, so that atol has a meaning."""
         length = tree.norm(alpha)
-        safe = jnp.where(length > 0, length, jnp.ones_like(length))
         with jax.numpy_dtype_promotion("standard"):
-            out = lx.linear_solve(operator, tree.scale(1 / safe, alpha), self.solver, throw=False)
+            unit = tree.scale(1 / tree.positive(length), alpha)
+            out = lx.linear_solve(operator, unit, self.solver, throw=False)
         u = tree.scale(length, out.value)
         failed = (out.result != lx.RESULTS.successful) | ~tree.all_finite(u)
         failed = failed & sound  # a loop that diverged is reported as that

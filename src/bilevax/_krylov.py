@@ -88,7 +88,7 @@ class Krylov(AbstractRule):
             back = _compress(product, cuts, nodes, rank, keep_B, last)
             alpha, h = _exactly(product, head, head, back.alpha, back.h)
             h = tree.add(h, start_vjp(xi, lam, S, alpha))  # h_{-1} = h_0 + B_0 alpha_0
-            subspace = jnp.where(back.clipped, jnp.inf, back.lost / _positive(tree.norm(h)))
+            subspace = jnp.where(back.clipped, jnp.inf, back.lost / tree.positive(tree.norm(h)))
             say_if_missed(self, EXPANDS, subspace, back.clipped)
             products = jnp.asarray(len(nodes) * (rank + (not keep_B)) + K + head)
             return h, {"products": products, "subspace": subspace}
@@ -143,7 +143,7 @@ def _compress(
             dh = tree.combine(total[:-1], space.BQ)
         else:  # rank cotangents of lam would outweigh the states: one more product
             dh = at_node(tree.combine(total, space.Q))[1]
-        missing = tree.norm(dh) * jnp.abs(total[-1]) / _positive(jnp.linalg.norm(total))
+        missing = tree.norm(dh) * jnp.abs(total[-1]) / tree.positive(jnp.linalg.norm(total))
         alpha, h = tree.combine(last, space.Q), tree.add(back.h, dh)
         return _Back(alpha, h, back.lost + missing, back.clipped | over), None
 
@@ -165,7 +165,3 @@ def layout(first: int, last: int, pieces: int) -> tuple[np.ndarray, list[int]]:
         t = np.arange(a, b)
         nodes.append(int(np.round(np.sum((t + 0.5) * t) / np.sum(t + 0.5))))
     return cuts, nodes
-
-
-def _positive(x):
-    return jnp.where(x > 0, x, jnp.ones_like(x))

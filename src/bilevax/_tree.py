@@ -41,12 +41,13 @@ def norm(x: PyTree) -> Array:
     if not peaks:
         return jnp.zeros((), dtype)
     peak = jnp.max(jnp.stack(peaks))
-    safe = jnp.where(peak > 0, peak, jnp.ones_like(peak))
+    safe = positive(peak)
     return safe * jnp.sqrt(dot(scale(1 / safe, x), scale(1 / safe, x)))
 
 
-def cosine(x: PyTree, y: PyTree) -> Array:
-    return dot(x, y) / (norm(x) * norm(y))
+def positive(x: Array) -> Array:
+    """x, or 1 where x is zero: a length that may stand below a fraction."""
+    return jnp.where(x > 0, x, jnp.ones_like(x))
 
 
 def combine(c: Array, Q: PyTree) -> PyTree:
