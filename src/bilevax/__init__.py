@@ -38,6 +38,13 @@ from ._implicit import Implicit as Implicit
 from ._implicit import Neumann as Neumann
 from ._krylov import Krylov as Krylov
 from ._krylov_adaptive import AdaptiveKrylov as AdaptiveKrylov
+from ._outer.check import CheckpointWarning as CheckpointWarning
+from ._outer.check import DivergenceError as DivergenceError
+from ._outer.check import SettingsError as SettingsError
+from ._outer.minimize import Result as Result
+from ._outer.minimize import minimize as minimize
+from ._outer.step_size import decaying as decaying
+from ._outer.step_size import first_update as first_update
 from ._reverse import Reverse as Reverse
 from ._rule import AbstractRule as AbstractRule
 from ._rule import Channel as Channel

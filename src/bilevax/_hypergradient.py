@@ -57,8 +57,7 @@ def hypergradient(
         >>> bx.hypergradient(f, xi, bx.Reverse(), T=2)(jnp.ones(2)).h
         Array([0.75, 0.75], dtype=float32)
     """
-    check.function(f, "f", "(w, lam, S) -> scalar")
-    _check_problem(xi, rule)
+    check_problem(f, xi, rule)
     T = check.horizon(T)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
@@ -121,7 +120,7 @@ def solve(
         >>> jax.grad(loss)(jnp.ones(2))
         Array([0.5, 0.5], dtype=float32)
     """
-    _check_problem(xi, rule)
+    check_loop(xi, rule)
     lam = check.floating(lam, "lam")
     return _solve(xi, lam, S, rule, check.horizon(T))
 
@@ -170,7 +169,12 @@ def _instantiate(alpha: Any):
     return jnp.zeros(form.shape, form.dtype)
 
 
-def _check_problem(xi: AbstractDynamics, rule: AbstractRule) -> None:
+def check_problem(f: Objective, xi: AbstractDynamics, rule: AbstractRule) -> None:
+    check.function(f, "f", "(w, lam, S) -> scalar")
+    check_loop(xi, rule)
+
+
+def check_loop(xi: AbstractDynamics, rule: AbstractRule) -> None:
     how = "an inner algorithm, as in bx.Descent(g, init, opt)"
     check.instance(xi, AbstractDynamics, "xi", how)
     check.instance(rule, AbstractRule, "rule", "a rule, as in bx.Reverse(K=5)")

@@ -1,0 +1,1 @@
+"""The outer loop: lam, step after step, without losing a run."""

@@ -1,0 +1,50 @@
+"""A run that a test may kill: python clean.py DIR STEPS LOG. Prints lam, bit for bit, at its end."""
+
+import sys
+import time
+
+import jax
+import optax
+
+import bilevax as bx
+from bilevax import problems
+
+
+def noted(log):
+    """Write down every hyper-iteration that has been seen, then dawdle: a target for signals."""
+
+    def callback(progress):
+        log.write(f"{progress.step}\n")
+        log.flush()
+        time.sleep(0.01)
+
+    return callback
+
+
+def main(directory, steps, log):
+    jax.config.update("jax_enable_x64", True)
+    p = problems.ridge()
+    draw = lambda key: p.S | {"train": (p.S["train"][0], jax.random.normal(key, (30,)))}
+    result = bx.minimize(
+        p.f,
+        p.xi,
+        bx.Reverse(K=5),
+        p.lam,
+        T=20,
+        steps=int(steps),
+        optimizer=optax.adam(0.01),
+        contexts=draw,
+        key=jax.random.key(0),
+        batch=2,
+        evaluate=lambda lam: lam[0],
+        evaluate_every=30,
+        checkpoint_dir=directory,
+        checkpoint_every=20,
+        callback=noted(open(log, "a")),
+    )
+    numbers = [*result.lam, *result.history["value"], *result.evaluations["value"]]
+    print(*(float(x).hex() for x in numbers))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,292 @@
+"""The outer loop does what a hand-written one does, and says what happened."""
+
+import itertools
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import bilevax as bx
+from bilevax import problems
+
+P = problems.ridge()
+TOY = problems.toy()
+KEY = jax.random.key(7)
+RULE = bx.Reverse(K=5)
+ADAM = optax.adam(0.05)
+
+
+def draw(S, key):
+    """P's context with noise on its targets."""
+    x, y = S["train"]
+    return S | {"train": (x, y + jax.random.normal(key, y.shape))}
+
+
+SAMPLER = jax.tree_util.Partial(draw, P.S)
+
+
+def run(rule=RULE, *, xi=P.xi, f=P.f, lam=P.lam, T=20, steps=12, optimizer=ADAM, **more):
+    return bx.minimize(f, xi, rule, lam, T=T, steps=steps, optimizer=optimizer, **more)
+
+
+def update(optimizer, h, state, lam):
+    with jax.numpy_dtype_promotion("standard"):
+        updates, state = optimizer.update(h, state, lam)
+        return optax.apply_updates(lam, updates), state
+
+
+def by_hand(contexts, *, rule=RULE, steps=12, optimizer=ADAM, T=20):
+    """The loop that people write: (lam, values, lengths of h)."""
+    hg = jax.jit(jax.vmap(bx.hypergradient(P.f, P.xi, rule, T=T), (None, 0)))
+    lam, state, values, lengths = P.lam, optimizer.init(P.lam), [], []
+    for tau in range(steps):
+        out = hg(lam, jax.tree.map(lambda *a: jnp.stack(a), *contexts(tau)))
+        h = jnp.mean(out.h, axis=0)
+        lam, state = update(optimizer, h, state, lam)
+        values.append(jnp.mean(out.value))
+        lengths.append(jnp.linalg.norm(h))
+    return lam, np.array(values), np.array(lengths)
+
+
+def keys(tau, batch):
+    return jax.random.split(jax.random.fold_in(KEY, tau), batch)
+
+
+def same(a, b):
+    return all(
+        np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+def test_deterministic_as_by_hand():
+    got = run(S=P.S)
+    lam, values, lengths = by_hand(lambda tau: [P.S])
+    np.testing.assert_allclose(got.lam, lam, rtol=1e-12)
+    np.testing.assert_allclose(got.history["value"], values, rtol=1e-12)
+    np.testing.assert_allclose(got.history["h_norm"], lengths, rtol=1e-12)
+    assert (got.step, got.reason) == (12, "steps")
+
+
+@pytest.mark.parametrize("at_once", [None, 2, 1])
+def test_sampled_contexts_together_or_in_slices(at_once):
+    got = run(contexts=SAMPLER, key=KEY, batch=4, at_once=at_once)
+    lam, values, _ = by_hand(lambda tau: [draw(P.S, k) for k in keys(tau, 4)])
+    np.testing.assert_allclose(got.lam, lam, rtol=1e-10)
+    np.testing.assert_allclose(got.history["value"], values, rtol=1e-10)
+
+
+class Loader:
+    """Can be iterated again, like a DataLoader; items are numpy."""
+
+    def __iter__(self):
+        for i in range(10):
+            yield {
+                "train": tuple(np.asarray(a) + 0.01 * i for a in P.S["train"]),
+                "val": tuple(np.asarray(a) for a in P.S["val"]),
+                "key": P.S["key"],
+            }
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_contexts_from_an_iterator(batch):
+    got = run(contexts=Loader(), batch=batch)
+    items = list(itertools.islice(itertools.cycle(Loader()), 12 * batch))
+    lam, _, _ = by_hand(lambda tau: items[tau * batch : (tau + 1) * batch])
+    np.testing.assert_allclose(got.lam, lam, rtol=1e-10)
+
+
+def test_iterator_that_ends_says_so():
+    with pytest.raises(ValueError, match="contexts ended after 10 items, before the run did"):
+        run(contexts=iter(Loader()))
+
+
+def test_iterator_that_fails_fails_here():
+    def broken():
+        yield from Loader()
+        raise OSError("disk on fire")
+
+    with pytest.raises(OSError, match="disk on fire"):
+        run(contexts=broken())
+
+
+def test_iterator_that_changes_its_shapes_says_so():
+    def ragged():
+        for i in range(30, 20, -1):
+            x, y = P.S["train"]
+            yield P.S | {"train": (x[:i], y[:i])}
+
+    with pytest.raises(ValueError, match=r"contexts changed their shapes from .*30.* to .*29.*pad"):
+        run(contexts=ragged())
+
+
+RULES = [bx.Reverse(), bx.Reverse(K=3), bx.Forward(), bx.Reverse(segment=4), bx.Krylov(1, 6)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_warm_start_goes_on_from_the_last_w(rule):
+    got = run(rule, S=P.S, warm_start=True, steps=4)
+    lam, state, w = P.lam, ADAM.init(P.lam), P.xi.read(P.xi.start(P.lam, P.S))
+    for value in got.history["value"]:
+        xi = bx.Descent(P.xi.g, bx.constant(w), P.xi.opt, P.xi.sample)
+        out = bx.hypergradient(P.f, xi, rule, T=20)(lam, P.S)
+        lam, state = update(ADAM, out.h, state, lam)
+        w = out.w
+        np.testing.assert_allclose(value, out.value, rtol=1e-12)
+    np.testing.assert_allclose(got.lam, lam, rtol=1e-10)
+
+
+def test_warm_start_has_no_initialisation_to_learn():
+    xi = bx.Descent(lambda w, lam, S: jnp.sum(w**2), lambda lam, S: lam, optax.sgd(0.1))
+    f = lambda w, lam, S: jnp.sum(w)
+    with pytest.raises(ValueError, match="whole hypergradient would be zero"):
+        run(bx.Reverse(), f=f, xi=xi, warm_start=True)
+
+
+def test_warm_start_of_an_unknown_state_is_refused():
+    xi = bx.Dynamics(lambda lam, S: (lam, lam), lambda s, lam, S, t: s, lambda s: s[0])
+    with pytest.raises(TypeError, match="warm_start=True needs to start Dynamics from a given w"):
+        run(bx.Reverse(), f=lambda w, lam, S: jnp.sum(w), xi=xi, warm_start=True)
+
+
+def test_line_searches_and_schedules():
+    searched = run(bx.Reverse(), S=P.S, optimizer=optax.lbfgs())
+    plain = run(bx.Reverse(), S=P.S)
+    assert searched.history["value"][-1] < plain.history["value"][-1]
+    decayed = run(S=P.S, steps=3, optimizer=optax.sgd(bx.decaying(0.1)))
+    lam = by_hand(lambda tau: [P.S], steps=3, optimizer=optax.sgd(bx.decaying(0.1)))[0]
+    np.testing.assert_allclose(decayed.lam, lam, rtol=1e-12)
+
+
+def test_first_update_has_the_norm_it_was_given():
+    for rule in (bx.Reverse(K=1), bx.Reverse()):
+        got = run(rule, S=P.S, steps=1, optimizer=bx.first_update(optax.adam(1.0), 0.6))
+        np.testing.assert_allclose(jnp.linalg.norm(got.lam - P.lam), 0.6, rtol=1e-12)
+    optimizer = bx.first_update(optax.sgd(1.0), 2.0)
+    state = optimizer.init(jnp.zeros(2))
+    for h, length in ((0.0, 0.0), (3.0, 2.0), (6.0, 4.0)):  # it waits for the first that is not 0
+        updates, state = optimizer.update(jnp.array([0.0, h]), state)
+        np.testing.assert_allclose(jnp.linalg.norm(updates), length)
+
+
+def test_evaluation_patience_and_best():
+    scores = iter([3.0, 1.0, 2.0, 2.5, 9.0])
+    seen = []
+
+    def evaluate(lam):
+        seen.append(lam)
+        return {"loss": next(scores), "other": 5}
+
+    got = run(S=P.S, steps=50, evaluate=evaluate, evaluate_every=4, patience=2)
+    assert (got.step, got.reason) == (16, "patience")
+    np.testing.assert_array_equal(got.evaluations["step"], [4, 8, 12, 16])
+    np.testing.assert_array_equal(got.evaluations["loss"], [3, 1, 2, 2.5])
+    assert (got.best.value, got.best.step) == (1.0, 8)
+    assert same(got.best.lam, seen[1]) and same(got.best.lam, run(S=P.S, steps=8).lam)
+
+
+def test_patience_on_the_value_itself():
+    got = run(contexts=SAMPLER, key=KEY, steps=5000, patience=3)
+    values = got.history["value"]
+    assert got.reason == "patience" and got.step == np.argmin(values) + 1 + 3
+
+
+def test_callback_sees_all_records_and_may_stop():
+    seen, steps = [], []
+
+    def callback(progress):
+        seen.extend(progress.history["value"])
+        steps.append(progress.step)
+        return progress.step >= 20
+
+    got = run(S=P.S, steps=10_000, callback=callback)
+    assert got.reason == "callback" and got.step == steps[-1] < 10_000
+    np.testing.assert_array_equal(seen, got.history["value"])
+
+
+def test_reports_of_the_rule_are_in_the_history():
+    with pytest.warns(bx.ToleranceWarning) as said:
+        got = run(bx.Adaptive(rtol=1e-9, max_K=3), contexts=SAMPLER, key=KEY, batch=2)
+    assert len(said) == 1  # not once in every hyper-iteration
+    assert got.history["depth"].shape == (12,) and (got.history["depth"] == 3).all()
+
+
+def test_how_the_run_is_cut_into_calls_changes_nothing():
+    whole = run(S=P.S, steps=60)
+    cut = run(S=P.S, steps=60, evaluate=lambda lam: 0.0, evaluate_every=7)
+    assert same(whole.lam, cut.lam) and same(whole.history, cut.history)
+
+
+def test_what_the_user_gave_is_left_alone():
+    lam = jnp.array(P.lam)
+    run(lam=lam, S=P.S)
+    assert same(lam, P.lam)  # not donated
+
+
+def test_a_value_that_is_not_finite_stops_the_run():
+    f = lambda w, lam, S: P.f(w, lam, S) / jnp.where(jnp.sum(lam) < -12.2, 0.0, 1.0)
+    with pytest.raises(bx.DivergenceError, match=r"after hyper-iteration \d+: f\(w_T") as caught:
+        run(f=f, S=P.S, steps=200)
+    result = caught.value.result
+    assert 0 < result.step == len(result.history["value"]) and jnp.isfinite(result.lam).all()
+    plain = run(S=P.S, steps=result.step)
+    np.testing.assert_allclose(result.lam, plain.lam, rtol=1e-12)
+
+
+def test_an_update_that_is_not_finite_stops_the_run():
+    with pytest.raises(bx.DivergenceError, match="outer update made lam not finite") as caught:
+        run(S=P.S, optimizer=optax.chain(optax.sgd(1e308), optax.scale(1e308)))
+    assert jnp.isfinite(caught.value.result.lam).all()
+
+
+def test_an_inner_loop_that_diverges_stops_the_run():
+    xi = bx.Descent(P.xi.g, P.xi.init, optax.sgd(1e6))
+    with pytest.raises(bx.DivergenceError, match="hyper-iteration 0: the inner loop diverged"):
+        run(xi=xi, S=P.S, T=100)
+
+
+MISTAKES = {
+    "S and contexts were both given": dict(S=P.S, contexts=SAMPLER, key=KEY),
+    "key is missing: give key": dict(contexts=SAMPLER),
+    "key must be a key": dict(contexts=SAMPLER, key=jnp.zeros(2)),
+    "contexts must be a function key -> S or an iterator": dict(contexts=3),
+    "batch = 4 asks for several contexts, but there is only S": dict(S=P.S, batch=4),
+    "at_once = 3 must divide the 4 contexts": dict(contexts=SAMPLER, key=KEY, batch=4, at_once=3),
+    "steps must be at least 1, got 0": dict(S=P.S, steps=0),
+    "patience must be a Python int": dict(S=P.S, patience=2.5),
+    "checkpoint_seconds must be positive": dict(S=P.S, checkpoint_seconds=0),
+    "number or a dict of numbers": dict(S=P.S, evaluate=lambda lam: "good"),
+    "evaluate.lam. returned an empty dict": dict(S=P.S, evaluate=lambda lam: {}),
+    "lam0.* is the Python float": dict(S=P.S, lam=3.0),
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes_are_named(text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        run(**MISTAKES[text])
+
+
+def test_event_files(tmp_path):
+    pytest.importorskip("tensorboardX")
+    run(S=P.S, log_dir=tmp_path)
+    assert any(path.stat().st_size > 500 for path in tmp_path.iterdir())
+
+
+def test_progress_bar(capfd):
+    run(S=P.S, progress=True)
+    text = capfd.readouterr().err
+    assert "12/12" in text and "|h|" in text and "/it" in text
+    run(S=P.S)
+    assert capfd.readouterr().err == ""  # not on a terminal
+
+
+def test_fast_enough():
+    """The toy problem at T = 100, K = 1: at least 2000 hyper-iterations a second."""
+    paces = []
+    f = lambda progress: paces.append((progress.step, time.monotonic()))
+    run(bx.Reverse(K=1), f=TOY.f, xi=TOY.xi, lam=TOY.lam, S=TOY.S, T=100, steps=6000, callback=f)
+    (a, t), (b, u) = paces[2], paces[-1]
+    assert (b - a) / (u - t) > 2000
