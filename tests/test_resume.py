@@ -1,5 +1,6 @@
 """A run survives kill -9, signals, and damaged checkpoints, to the same bits."""
 
+import gc
 import os
 import pathlib
 import random
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +59,7 @@ def test_killed_at_random_moments(tmp_path, seed):
         wait_for(log, process, log.stat().st_size if log.exists() else 0)
         time.sleep(rng.uniform(0, 0.6))
         process.kill()
-        process.wait()
+        process.communicate()
         if life:
             first = noted(log)[len(before)]
             resumed.append((first, before[-1]))
@@ -118,31 +120,31 @@ def damages(path):
     yield "delete", lambda p: p.unlink()
 
 
+# Orbax abandons its other reads when one fails, and they complain of it when collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_damaged_newest_checkpoint(saved, tmp_path):
     """Every file of it, damaged in every way: the run ends alike, and something is said."""
     directory, whole = saved
     names = [p.relative_to(directory) for p in (directory / "12").rglob("*") if p.is_file()]
-    said = 0
+    noticed = set()
     for i, name in enumerate(names):
-        for j, (_, damage) in enumerate(damages(directory / name)):
-            copy = tmp_path / f"{i}-{j}"
+        for how, damage in damages(directory / name):
+            copy = tmp_path / f"{i}-{how}"
             shutil.copytree(directory, copy)
             damage(copy / name)
-            with pytest.warns() as warned:
-                got = run(copy, 16, keep=2)
-                jax.numpy.zeros(1)
-                import warnings
-
-                warnings.warn("at least one", UserWarning, stacklevel=1)
-            damaged = [w for w in warned if w.category is bx.CheckpointWarning]
-            assert same(got, whole), (name, j)
-            said += bool(damaged)
-            if damaged:
-                assert "hyper-iteration 12" in str(damaged[0].message)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", bx.CheckpointWarning)
+                assert same(run(copy, 16, keep=2), whole), (name, how)
+            if said:
+                assert "hyper-iteration 12 in" in str(said[0].message)
                 assert (copy / "damaged-12").exists()  # put aside, not thrown away
-    assert said > len(names)  # most damages are noticed; the others touch nothing that is read
+                noticed.add((name.parts[1], how))
+    gc.collect()
+    everyhow = {"flip", "truncate", "delete"}  # whatever is read is verified
+    assert noticed >= {(part, how) for part in ("state", "about") for how in everyhow}
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_all_damaged_is_not_begun_anew(saved, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(saved[0], copy)

@@ -1,4 +1,4 @@
-"""A run that a test may kill: python clean.py DIR STEPS LOG. Prints lam, bit for bit, at its end."""
+"""A run that a test may kill: python clean.py DIR STEPS LOG; at its end, lam bit for bit."""
 
 import sys
 import time
@@ -14,8 +14,8 @@ def noted(log):
     """Write down every hyper-iteration that has been seen, then dawdle: a target for signals."""
 
     def callback(progress):
-        log.write(f"{progress.step}\n")
-        log.flush()
+        with open(log, "a") as file:
+            file.write(f"{progress.step}\n")
         time.sleep(0.01)
 
     return callback
@@ -40,7 +40,7 @@ def main(directory, steps, log):
         evaluate_every=30,
         checkpoint_dir=directory,
         checkpoint_every=20,
-        callback=noted(open(log, "a")),
+        callback=noted(log),
     )
     numbers = [*result.lam, *result.history["value"], *result.evaluations["value"]]
     print(*(float(x).hex() for x in numbers))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 
 from .. import _check as base
 
@@ -35,10 +36,10 @@ class CheckpointWarning(UserWarning):
 
 def diverged(tau: int, cause: int, T: int, where: str, result: Any) -> NoReturn:
     text = CAUSES[cause] or base.diverged(T)
-    text = (
-        f"stopped after hyper-iteration {tau}: {text} The last good lam is this error's result.lam."
+    last = "The last good lam is this error's result.lam."
+    raise DivergenceError(
+        f"stopped after hyper-iteration {tau}: {text} {last} {where}".strip(), result
     )
-    raise DivergenceError(f"{text} {where}".strip(), result)
 
 
 def cannot_warm(xi: Any) -> NoReturn:
@@ -74,11 +75,13 @@ def kind(contexts: Any) -> str:
 def key_for(source: str, key: Any) -> Any:
     if source == "sampler" and key is None:
         raise ValueError("contexts is a sampler, but key is missing: give key=jax.random.key(0).")
-    if key is not None and not jax.dtypes.issubdtype(
-        getattr(key, "dtype", None), jax.dtypes.prng_key
-    ):
+    if key is not None and not _is_key(key):
         raise TypeError(f"key must be a key, as in jax.random.key(0), got {key!r}.")
     return key
+
+
+def _is_key(key: Any) -> bool:
+    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
 def batches(source: str, batch: int, at_once: int | None, devices: int) -> int:

@@ -36,6 +36,7 @@ class Drive:
         steps: int,
         checkpoints: Checkpoints | None,
     ):
+        outer, lam = everywhere((outer, lam), outer.mesh)
         reader = None if contexts is None else Reader(contexts)
         S = _example(outer, reader)
         eqx.filter_eval_shape(_require_visible, outer, lam, S)
@@ -44,8 +45,7 @@ class Drive:
         self.journal = Journal()
         self.run = _placed(outer, begin(outer, lam, _first_w(outer, lam, S)))
         places = tuple(a.sharding for a in jax.tree.leaves(self.run)) if outer.mesh else None
-        outer = dataclasses.replace(outer, places=places)
-        self._outer = everywhere(outer, outer.mesh)
+        self._outer = dataclasses.replace(outer, places=places)
         at = self._resume(checkpoints) if checkpoints else Position(None, 0)
         left = steps - self.journal.tau
         self._stream = reader and Stream(reader, at, outer.batch, left, outer.mesh)

@@ -106,4 +106,3 @@ def filled(root: str, x: PyTree, arrays: Mapping[str, Any]) -> PyTree:
     """x with its leaves replaced by those of their names."""
     leaves = [arrays[name] for name in named(root, x)]
     return jax.tree.structure(x).unflatten(leaves)
-

@@ -153,7 +153,8 @@ def minimize(
     base.integer(keep, "keep", "give the number of checkpoints to keep")
     checkpoints = Checkpoints(checkpoint_dir, keep) if checkpoint_dir is not None else None
     lam0 = base.floating(lam0, "lam0")
-    drive = Drive(outer, lam0, contexts if source == "stream" else None, steps, checkpoints)
+    stream: Any = contexts if source == "stream" else None
+    drive = Drive(outer, lam0, stream, steps, checkpoints)
     with ExitStack() as stack:
         stack.callback(drive.close)
         stack.enter_context(said_once())

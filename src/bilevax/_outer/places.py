@@ -54,7 +54,7 @@ def divided(x: PyTree, mesh: Mesh) -> PyTree:
 
 def put(a: Any, place: NamedSharding) -> jax.Array:
     """Every process has all of a, and puts what belongs to its own devices."""
-    if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(
             put(jax.random.key_data(a), place), impl=jax.random.key_impl(a)
         )

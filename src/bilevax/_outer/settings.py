@@ -54,7 +54,7 @@ def sketch(x: PyTree) -> list[Any]:
 
 
 def _sketch(a: Array) -> list[float]:
-    if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
         a = jax.random.key_data(a)
     size, side = _project(a)
     return [float(size), float(side) / (float(size) or 1.0)]

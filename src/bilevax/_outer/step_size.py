@@ -76,4 +76,4 @@ def first_update(
         scale = jnp.where(state.scale > 0, state.scale, first)
         return tree.scale(scale, updates), _First(scale, inner)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore

@@ -56,8 +56,11 @@ def bar(steps: int, done: int, wanted: bool | None) -> Iterator[Show]:
 
         def show(step: int, new: History) -> None:
             pace = (time.monotonic() - began) / max(step - done, 1)
-            last = {name: f"{float(new[name][-1]):.4g}" for name in ("value", "h_norm")}
-            progress.update(task, completed=step, pace=f"{_seconds(pace)}/it", **last)
+            if not len(new["value"]):
+                return
+            value, h_norm = (f"{float(new[name][-1]):.4g}" for name in ("value", "h_norm"))
+            pace = f"{_seconds(pace)}/it"
+            progress.update(task, completed=step, pace=pace, value=value, h_norm=h_norm)
 
         yield show
 
