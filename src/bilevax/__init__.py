@@ -6,6 +6,7 @@ A hypergradient method is a derivative rule for the inner training loop, shaped 
     xi = bx.Descent(g, init, opt)
     hg = bx.hypergradient(f, xi, bx.Reverse(K=5), T=100)
     value, h, w, report = hg(lam, S)
+    result = bx.minimize(f, xi, bx.Reverse(K=5), lam, T=100, steps=500, optimizer=opt, S=S)
 
 Swapping the method is changing one argument:
 
