@@ -19,11 +19,21 @@ import pytest
 
 import bilevax as bx
 from bilevax import problems
+from bilevax._outer.checkpoints import Checkpoints
 
 PROGRAM = pathlib.Path(__file__).parent / "programs" / "clean.py"
 EVERY = 20  # hyper-iterations between two checkpoints of the program
 P = problems.ridge()
 ADAM = optax.adam(0.05)
+
+# Orbax abandons its other reads when one fails, and they complain of it when collected.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _collected():
+    yield
+    gc.collect()
 
 
 def start(directory, log, steps):
@@ -120,8 +130,6 @@ def damages(path):
     yield "delete", lambda p: p.unlink()
 
 
-# Orbax abandons its other reads when one fails, and they complain of it when collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_damaged_newest_checkpoint(saved, tmp_path):
     """Every file of it, damaged in every way: the run ends alike, and something is said."""
     directory, whole = saved
@@ -139,12 +147,10 @@ def test_damaged_newest_checkpoint(saved, tmp_path):
                 assert "hyper-iteration 12 in" in str(said[0].message)
                 assert (copy / "damaged-12").exists()  # put aside, not thrown away
                 noticed.add((name.parts[1], how))
-    gc.collect()
     everyhow = {"flip", "truncate", "delete"}  # whatever is read is verified
     assert noticed >= {(part, how) for part in ("state", "about") for how in everyhow}
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_all_damaged_is_not_begun_anew(saved, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(saved[0], copy)
@@ -315,3 +321,14 @@ def test_memory_is_flat_over_ten_thousand_hyper_iterations():
     run(None, 11_000, callback=callback, evaluate=lambda lam: lam[0], evaluate_every=50)
     settled = next(size for step, size in sizes if step >= 1000)
     assert sizes[-1][1] - settled < 8e6
+
+
+def test_a_full_disk_does_not_end_a_run(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", full)
+        with pytest.warns(bx.CheckpointWarning, match="could not be saved in .*No space left"):
+            got = run(tmp_path, 16)
+    assert same(got, run(tmp_path, 16))  # from the start again: nothing was saved

@@ -31,7 +31,7 @@ class SettingsError(ValueError):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be read, and the one before it is used."""
+    """A checkpoint could not be read, and the one before it is used; or not be written."""
 
 
 def diverged(tau: int, cause: int, T: int, where: str, result: Any) -> NoReturn:
@@ -174,13 +174,25 @@ def scores(value: Any) -> dict[str, float]:
 
 
 def damaged(directory: Path, step: int, why: Any) -> None:
-    reason = str(why).strip().split("\n")[0][:200]
     warnings.warn(
-        f"the checkpoint of hyper-iteration {step} in {directory} is damaged ({reason}); it is "
-        f"put aside as damaged-{step}, and the one before it is used.",
+        f"the checkpoint of hyper-iteration {step} in {directory} is damaged ({_first_line(why)}); "
+        f"it is put aside as damaged-{step}, and the one before it is used.",
         CheckpointWarning,
         stacklevel=2,
     )
+
+
+def not_saved(directory: Path, step: int, why: Exception) -> None:
+    warnings.warn(
+        f"hyper-iteration {step} could not be saved in {directory} ({_first_line(why)}); the run "
+        "goes on, and tries again at the next checkpoint.",
+        CheckpointWarning,
+        stacklevel=2,
+    )
+
+
+def _first_line(why: Any) -> str:
+    return str(why).strip().split("\n")[0][:200]
 
 
 def all_damaged(directory: Path) -> NoReturn:

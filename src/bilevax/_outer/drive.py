@@ -75,7 +75,7 @@ class Drive:
         """In words, where the run is kept."""
         if self._checkpoints is None:
             return ""
-        return f"Hyper-iteration {self.tau} is saved in {self._checkpoints.directory}."
+        return f"Hyper-iteration {self._saved_at} is saved in {self._checkpoints.directory}."
 
     @property
     def lam(self) -> Hyper:
@@ -111,8 +111,11 @@ class Drive:
         arrays, note = self.journal.save()
         at = self._stream.position() if self._stream else Position(None, 0)
         about = note | {"settings": self._settings, "position": list(at)}
-        self._checkpoints.save(self.tau, arrays | named("run", self.run), about)
-        self._saved_at = self.tau
+        try:
+            self._checkpoints.save(self.tau, arrays | named("run", self.run), about)
+            self._saved_at = self.tau
+        except Exception as error:  # a full disk must not end a run that is well
+            check.not_saved(self._checkpoints.directory, self.tau, error)
 
     def close(self) -> None:
         if self._stream:

@@ -63,11 +63,8 @@ def put(a: Any, place: NamedSharding) -> jax.Array:
 
 
 def _is_spread(a: Any) -> bool:
-    return (
-        isinstance(a, jax.Array)
-        and isinstance(a.sharding, NamedSharding)
-        and a.sharding.num_devices > 1
-    )
+    """Whether somebody has given a a place on a mesh."""
+    return isinstance(a, jax.Array) and isinstance(a.sharding, NamedSharding)
 
 
 def agreed(n: int, *flags: int) -> tuple[int, ...]:
