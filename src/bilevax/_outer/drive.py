@@ -40,7 +40,7 @@ class Drive:
         reader = None if contexts is None else Reader(contexts)
         S = _example(outer, reader)
         eqx.filter_eval_shape(_require_visible, outer, lam, S)
-        self._checkpoints, self._pace, self._saved_at = checkpoints, None, 0
+        self._checkpoints, self._pace, self._saved_at = checkpoints, None, None
         self._settings = describe(outer, lam, reader is not None) if checkpoints else {}
         self.journal = Journal()
         self.run = _placed(outer, begin(outer, lam, _first_w(outer, lam, S)))
@@ -73,7 +73,7 @@ class Drive:
 
     def where(self) -> str:
         """In words, where the run is kept."""
-        if self._checkpoints is None:
+        if self._checkpoints is None or self._saved_at is None:
             return ""
         return f"Hyper-iteration {self._saved_at} is saved in {self._checkpoints.directory}."
 
