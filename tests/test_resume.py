@@ -93,6 +93,7 @@ def test_signals_save_and_leave(tmp_path, number):
     assert process.returncode == {signal.SIGINT: -signal.SIGINT, signal.SIGTERM: 143}[number], err
     newest = max(int(p.name) for p in directory.iterdir())
     assert newest == noted(log)[-1]  # nothing was lost
+    assert "stopping after this hyper-iteration" in err
     if number == signal.SIGINT:
         assert f"Hyper-iteration {newest} is saved in {directory}" in err
     steps = newest + 25
@@ -332,3 +333,36 @@ def test_a_full_disk_does_not_end_a_run(tmp_path, monkeypatch):
         with pytest.warns(bx.CheckpointWarning, match="could not be saved in .*No space left"):
             got = run(tmp_path, 16)
     assert same(got, run(tmp_path, 16))  # from the start again: nothing was saved
+
+
+def test_an_iterator_that_has_moved_is_refused(tmp_path):
+    """In a notebook the same generator, already read from, is given again."""
+    items = contexts()
+    run(tmp_path, 10, contexts=items, S=None)
+    with pytest.raises(bx.SettingsError, match="contexts begins with another item"):
+        run(tmp_path, 20, contexts=items, S=None)
+
+
+def test_another_inner_problem_is_refused(saved):
+    xi = bx.Descent(P.xi.g, P.xi.init, optax.sgd(0.011))
+    with pytest.raises(bx.SettingsError, match="compute something else in the first inner step"):
+        bx.minimize(
+            P.f,
+            xi,
+            bx.Reverse(K=5),
+            P.lam,
+            T=20,
+            steps=16,
+            S=P.S,
+            optimizer=ADAM,
+            checkpoint_dir=saved[0],
+        )
+
+
+def test_an_error_of_the_user_loses_nothing(tmp_path):
+    def evaluate(lam):
+        raise OSError("no connection")
+
+    with pytest.raises(OSError, match=f"Hyper-iteration 6 is saved in {tmp_path}"):
+        run(tmp_path, 16, evaluate=evaluate, evaluate_every=6)
+    assert same(run(tmp_path, 16), run(None, 16))

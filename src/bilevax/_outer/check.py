@@ -1,5 +1,6 @@
 """What the outer loop says about bad input and bad luck."""
 
+import inspect
 import math
 import warnings
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
 
 from .. import _check as base
 
@@ -21,9 +24,7 @@ CAUSES = (
 class DivergenceError(FloatingPointError):
     """A run met a value that is not finite. `result` holds the last good lam and the history."""
 
-    def __init__(self, text: str, result: Any):
-        super().__init__(text)
-        self.result = result
+    result: Any = None
 
 
 class SettingsError(ValueError):
@@ -34,11 +35,23 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be read, and the one before it is used; or not be written."""
 
 
-def diverged(tau: int, cause: int, T: int, where: str, result: Any) -> NoReturn:
+def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
     text = CAUSES[cause] or base.diverged(T)
-    last = "The last good lam is this error's result.lam."
-    raise DivergenceError(
-        f"stopped after hyper-iteration {tau}: {text} {last} {where}".strip(), result
+    if suspects:
+        text = f"{', '.join(suspects)} is not finite. {text}"
+    elif tau and cause < 3:
+        text = (
+            f"what was finite for {tau} hyper-iterations is not any more, so look first at the "
+            f"outer step size (lam may have gone too far), or at nan in a new context. Here {text}"
+        )
+    raise DivergenceError(f"hyper-iteration {tau + 1} failed: {text}")
+
+
+def stopped(error: BaseException, where: str, result: Any) -> None:
+    """Give an error the run that it ended."""
+    error.result = result  # pyright: ignore
+    error.add_note(
+        f"bilevax: the run so far ({result.step} hyper-iterations) is this error's .result. {where}"
     )
 
 
@@ -48,6 +61,13 @@ def cannot_warm(xi: Any) -> NoReturn:
         "Descent, and for Dynamics whose whole state is w (leave out params, and let f pick "
         "what it reads)."
     )
+
+
+def warm_start_hides(error: ValueError) -> NoReturn:
+    raise ValueError(
+        "warm_start=True begins every inner loop at the last w_T, so that init is not "
+        f"differentiated: if lam enters there, leave warm_start out. {error}"
+    ) from error
 
 
 def one_source(S: Any, contexts: Any) -> None:
@@ -62,7 +82,9 @@ def kind(contexts: Any) -> str:
     """ "stream", "sampler" or "fixed"."""
     if contexts is None:
         return "fixed"
-    if hasattr(contexts, "__iter__") and not isinstance(contexts, (str, dict, jax.Array)):
+    if inspect.isgeneratorfunction(contexts):
+        raise TypeError("contexts is a generator function: call it, as in contexts=read().")
+    if hasattr(contexts, "__iter__") and not isinstance(contexts, (str, dict, tuple, jax.Array)):
         return "stream"
     if callable(contexts):
         return "sampler"
@@ -75,13 +97,30 @@ def kind(contexts: Any) -> str:
 def key_for(source: str, key: Any) -> Any:
     if source == "sampler" and key is None:
         raise ValueError("contexts is a sampler, but key is missing: give key=jax.random.key(0).")
-    if key is not None and not _is_key(key):
+    if key is None:
+        return None
+    if source != "sampler":
+        raise ValueError("key was given, but contexts is not a function key -> S: leave it out.")
+    if getattr(key, "dtype", None) == jnp.uint32:  # an old-style jax.random.PRNGKey
+        return jax.random.wrap_key_data(key)
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"key must be a key, as in jax.random.key(0), got {key!r}.")
     return key
 
 
-def _is_key(key: Any) -> bool:
-    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+def optimizer(value: Any) -> None:
+    if not isinstance(value, (optax.GradientTransformation, optax.GradientTransformationExtraArgs)):
+        raise TypeError(
+            f"optimizer must be an optax optimizer, as in optax.adam(0.1), got {value!r}."
+        )
+
+
+def mesh(value: Any) -> None:
+    if value is not None and not isinstance(value, Mesh):
+        raise TypeError(
+            f"mesh must be a jax.sharding.Mesh, got a value of type {type(value).__name__}: write "
+            'jax.make_mesh((jax.device_count(),), ("device",)).'
+        )
 
 
 def batches(source: str, batch: int, at_once: int | None, devices: int) -> int:
@@ -116,10 +155,18 @@ def contexts_ended(taken: int) -> NoReturn:
     )
 
 
-def other_form(first: Any, now: Any) -> NoReturn:
+def other_form(item: int, first: Any, now: Any) -> NoReturn:
+    if jax.tree.structure(first) != jax.tree.structure(now):
+        raise ValueError(
+            f"contexts changed their structure at item {item}: the first was "
+            f"{jax.tree.structure(first)}, this is {jax.tree.structure(now)}; give all the same."
+        )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(first), jax.tree.leaves(now), strict=True)
+    path, then, here = next((path, a, b) for (path, a), b in pairs if a != b)
     raise ValueError(
-        f"contexts changed their shapes from {first} to {now}: one compiled program serves the "
-        "whole run; pad them, or drop the last incomplete batch of a loader."
+        f"contexts changed their shapes at item {item}: {base.name_of('S', path)} was {then} and "
+        f"is {here}; one compiled program serves the whole run: pad them, or drop the last "
+        "incomplete batch of a loader."
     )
 
 
@@ -146,6 +193,10 @@ def _same(then: Any, now: Any) -> bool:
 def _difference(name: str, then: Any, now: Any) -> str:
     if name in {"lam0", "S", "key"}:
         return f"{name} has other values"
+    if name == "first context":
+        return "contexts begins with another item (give the iterator from its beginning)"
+    if name == "first step":
+        return "f, xi or contexts compute something else in the first inner step"
     if name == "optimizer":
         return "optimizer makes another first update (another step size, or another optimizer)"
     if name == "shapes":
@@ -166,7 +217,7 @@ def scores(value: Any) -> dict[str, float]:
     except (TypeError, ValueError) as error:
         raise TypeError(
             "evaluate(lam) must return a number or a dict of numbers, got "
-            f"{ {name: type(x).__name__ for name, x in value.items()} }."
+            f"{ {name: getattr(x, 'shape', type(x).__name__) for name, x in value.items()} }."
         ) from error
     if not scores:
         raise ValueError("evaluate(lam) returned an empty dict: return a number at least.")

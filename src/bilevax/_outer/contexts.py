@@ -37,7 +37,7 @@ class Position(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The contexts of `n` hyper-iterations, stacked [n, batch, ...]."""
+    """The contexts of `n` hyper-iterations, stacked [room, batch, ...]."""
 
     contexts: Context
     n: int
@@ -52,12 +52,14 @@ class Reader:
         self._source, self._items = contexts, iter(contexts)
         self._again = self._items is not contexts
         self._taken, self._peeked, self._before, self._form = 0, [], None, None
+        self.first: Context = None
 
     def peek(self) -> Context:
         """The first item, which stays to be read."""
         self._before = self._state()
         self._peeked = [self._advance()]
-        return jax.tree.map(_to_array, self._peeked[0])
+        self.first = jax.tree.map(_to_array, self._peeked[0])
+        return self.first
 
     def seek(self, at: Position) -> None:
         if at.state is not None:
@@ -79,7 +81,7 @@ class Reader:
         form = jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", item)
         self._form = form if self._form is None else self._form
         if form != self._form:
-            check.other_form(self._form, form)
+            check.other_form(self._taken, self._form, form)
         self._taken += 1
         return item
 
@@ -91,6 +93,11 @@ class Reader:
                 return item
             self._items = iter(self._source)
         check.contexts_ended(self._taken)
+
+    @property
+    def knows(self) -> bool:
+        """Whether it knows where it stands; otherwise one must begin at its beginning."""
+        return self._before is not None
 
     def _state(self) -> Any:
         """Grain's iterators know where they stand, torchdata's loaders do."""
@@ -110,6 +117,8 @@ class Stream:
 
     def __init__(self, reader: Reader, at: Position, batch: int, steps: int, mesh: Mesh | None):
         self._reader, self._batch, self._steps, self._mesh = reader, batch, steps, mesh
+        each = sum(a.nbytes for a in jax.tree.leaves(reader.first)) * batch
+        self._room = int(np.clip(BYTES / max(each, 1), 1, LONGEST))
         self._group, self._used = Group(None, 0, at), 0
         self._queue: queue.Queue = queue.Queue(AHEAD)
         self._closed = threading.Event()
@@ -124,6 +133,10 @@ class Stream:
                 raise group
             self._group, self._used = group, 0
         return self._group.contexts, self._used, self._group.n - self._used
+
+    def current(self) -> Context:
+        """The batch that comes next."""
+        return jax.tree.map(lambda a: a[self._used], self._group.contexts)
 
     def use(self, n: int) -> None:
         self._used += n
@@ -141,20 +154,18 @@ class Stream:
     def _work(self, at: Position) -> None:
         try:
             self._reader.seek(at)
-            done, size = 0, 1  # the first group tells how large a context is
+            done, n = 0, 1  # few at first, so that the run begins soon
             while done < self._steps and not self._closed.is_set():
-                n = min(size, self._steps - done)
-                group = self._read(n)
-                each = sum(a.nbytes for a in jax.tree.leaves(group.contexts)) / n
-                done, size = done + n, int(np.clip(BYTES / max(each, 1), 1, LONGEST))
-                self._queue.put(group)
+                n = min(n, self._steps - done)
+                self._queue.put(self._read(n))
+                done, n = done + n, min(2 * n, self._room)
         except BaseException as error:
             self._queue.put(error)
 
     def _read(self, n: int) -> Group:
         position = self._reader.position()
         items = [self._reader.next() for _ in range(n * self._batch)]
-        return Group(_stack(items, n, self._batch, self._mesh), n, position)
+        return Group(_stack(items, self._room, self._batch, self._mesh), n, position)
 
 
 def _to_array(a: Any) -> Any:
@@ -162,7 +173,11 @@ def _to_array(a: Any) -> Any:
 
 
 def _stack(items: list[Context], n: int, batch: int, mesh: Mesh | None) -> Context:
-    """[n, batch, ...] on the devices; with a mesh, each process puts its part of every batch."""
+    """[n, batch, ...] on the devices; with a mesh, each process puts its part of every batch.
+
+    Missing items are filled up with the last one, and not used: one shape, one program.
+    """
+    items = items + [items[-1]] * (n * batch - len(items))
 
     def stack(*xs):
         a = jnp.stack(xs) if isinstance(xs[0], jax.Array) else np.stack(xs)

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import _check as base
+from .. import _tree as tree
 from .._types import Context, Hyper, Params
 from .._visible import require_visible
 from . import check
@@ -41,7 +43,7 @@ class Drive:
         S = _example(outer, reader)
         eqx.filter_eval_shape(_require_visible, outer, lam, S)
         self._checkpoints, self._pace, self._saved_at = checkpoints, None, None
-        self._settings = describe(outer, lam, reader is not None) if checkpoints else {}
+        self._settings = describe(outer, lam, S, reader) if checkpoints else {}
         self.journal = Journal()
         self.run = _placed(outer, begin(outer, lam, _first_w(outer, lam, S)))
         places = tuple(a.sharding for a in jax.tree.leaves(self.run)) if outer.mesh else None
@@ -70,6 +72,12 @@ class Drive:
     @property
     def T(self) -> int:
         return self._outer.T
+
+    def suspects(self) -> list[str]:
+        """Names of what is not finite in the context of the hyper-iteration that failed."""
+        S = self._stream.current() if self._stream else self._outer.S
+        leaves = jax.tree_util.tree_leaves_with_path(tree.inexact(S))
+        return [base.name_of("S", path) for path, a in leaves if not bool(jnp.isfinite(a).all())]
 
     def where(self) -> str:
         """In words, where the run is kept."""
@@ -132,10 +140,13 @@ def _example(outer: Outer, reader: Reader | None) -> Context:
 
 
 def _require_visible(outer: Outer, lam: Hyper, S: Context) -> None:
-    xi = outer.xi
-    if outer.warm:  # then nothing is seen through the initialisation
-        xi = warmed(xi, xi.read(xi.start(lam, S)))
-    require_visible(outer.rule, xi, lam, S, outer.T, outer.f)
+    if not outer.warm:
+        return require_visible(outer.rule, outer.xi, lam, S, outer.T, outer.f)
+    xi = warmed(outer.xi, outer.xi.read(outer.xi.start(lam, S)))
+    try:  # nothing is seen through the initialisation
+        require_visible(outer.rule, xi, lam, S, outer.T, outer.f)
+    except ValueError as error:
+        check.warm_start_hides(error)
 
 
 def _first_w(outer: Outer, lam: Hyper, S: Context) -> Params | None:

@@ -131,6 +131,8 @@ def minimize(
         (True, (50,))
     """
     check_problem(f, xi, rule)
+    check.optimizer(optimizer)
+    check.mesh(mesh)
     check.one_source(S, contexts)
     source = check.kind(contexts)
     mesh = mesh_of(mesh, (S, xi, lam0))
@@ -158,12 +160,17 @@ def minimize(
     with ExitStack() as stack:
         stack.callback(drive.close)
         stack.enter_context(said_once())
-        asked = stack.enter_context(put_off(checkpoints is not None))
+        asked = stack.enter_context(put_off())
         shows = [
             stack.enter_context(bar(steps, drive.tau, progress)),
             stack.enter_context(events(log_dir, drive.tau)),
         ]
-        reason = _loop(drive, rhythm, asked, shows, evaluate, callback)
+        try:
+            reason = _loop(drive, rhythm, asked, shows, evaluate, callback)
+        except BaseException as error:  # of evaluate, of an iterator, of a signal: lose nothing
+            drive.save()
+            check.stopped(error, drive.where(), _result(drive, "stopped"))
+            raise
         drive.save()
         return _result(drive, reason)
 
@@ -182,18 +189,16 @@ def _loop(
     while (reason := _over(drive, rhythm)) is None:
         late = time.monotonic() - saved_at > rhythm.seconds
         n, late, number = agreed(min(rhythm.until(drive.tau), drive.enough()), late, asked.signal)
-        if late or number:
+        if late:
             drive.save()
             saved_at = time.monotonic()
         if number:
-            leave(number, drive.where())
+            leave(number)
         new, bad = drive.go(n, watched)
         for show in shows:
             show(drive.tau, new)
         if bad.any():
-            drive.save()
-            text = drive.where()
-            check.diverged(drive.tau, int(bad.argmax()), drive.T, text, _result(drive, "diverged"))
+            check.diverged(drive.tau, int(bad.argmax()), drive.T, drive.suspects())
         if evaluate and rhythm.evaluates(drive.tau):
             drive.journal.evaluate(evaluate, drive.lam)
         if rhythm.saves(drive.tau):

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,13 +11,14 @@ from jax import lax
 from jaxtyping import Array, PyTree
 
 from .. import _tree as tree
-from .._types import Hyper
+from .._types import Context, Hyper
 from .average import Outer
+from .contexts import Reader
 from .journal import named
 
 
-def describe(outer: Outer, lam: Hyper, streamed: bool) -> dict[str, Any]:
-    """The settings, as JSON. Functions cannot be compared; what they do to lam_0 can."""
+def describe(outer: Outer, lam: Hyper, S: Context, reader: Reader | None) -> dict[str, Any]:
+    """The settings, as JSON. Functions cannot be compared; what they do to lam_0 and S can."""
     key = None if outer.key is None else np.asarray(jax.random.key_data(outer.key)).tolist()
     opt = jax.eval_shape(outer.optimizer.init, lam)
     forms = named("lam", lam) | named("opt", opt)
@@ -25,14 +27,24 @@ def describe(outer: Outer, lam: Hyper, streamed: bool) -> dict[str, Any]:
         "rule": re.sub(r" at 0x[0-9a-f]+", "", repr(outer.rule)),
         "batch": outer.batch,
         "warm_start": outer.warm,
-        "contexts": "an iterator" if streamed else "a sampler" if outer.draw else "one, S",
+        "contexts": "an iterator" if reader else "a sampler" if outer.draw else "one, S",
         "float64": bool(jax.config.read("jax_enable_x64")),
         "shapes": {name: f"{a.dtype}{list(a.shape)}" for name, a in forms.items()},
         "key": key,
         "lam0": sketch(lam),
         "S": sketch(outer.S),
         "optimizer": sketch(_first_update(outer, lam)),
+        "first context": sketch(S) if reader and not reader.knows else None,
+        "first step": sketch(_first_step(outer, lam, S)) if not (reader and reader.knows) else None,
     }
+
+
+@eqx.filter_jit
+def _first_step(outer: Outer, lam: Hyper, S: Context) -> Any:
+    """w_1 and f there: another g, f, inner step size or sampler would give other numbers."""
+    S = outer.draw(outer.key) if outer.draw is not None else S
+    w = outer.xi.read(outer.xi.advance(outer.xi.start(lam, S), lam, S, 0))
+    return w, outer.f(w, lam, S)
 
 
 def _first_update(outer: Outer, lam: Hyper) -> Hyper:

@@ -1,11 +1,13 @@
 """SIGINT and SIGTERM, put off until the run is saved."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+SAID = b"\nbilevax: stopping after this hyper-iteration; once more to stop at once\n"
 PUT_OFF = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -16,10 +18,10 @@ class Asked:
 
 
 @contextmanager
-def put_off(wanted: bool) -> Iterator[Asked]:
+def put_off() -> Iterator[Asked]:
     """Inside, a first signal is only noted; a second one acts as if nobody had listened."""
     asked = Asked()
-    if not wanted or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield asked
         return
     before = {number: signal.getsignal(number) for number in PUT_OFF}
@@ -31,6 +33,7 @@ def put_off(wanted: bool) -> Iterator[Asked]:
     def note(number, frame):
         asked.signal = number
         restore()
+        os.write(2, SAID)
 
     for number in PUT_OFF:
         signal.signal(number, note)
@@ -40,8 +43,8 @@ def put_off(wanted: bool) -> Iterator[Asked]:
         restore()
 
 
-def leave(number: int, text: str) -> NoReturn:
-    """End as the signal would have, after the run has been saved."""
+def leave(number: int) -> NoReturn:
+    """End as the signal would have, when the run is in order."""
     if number == signal.SIGINT:
-        raise KeyboardInterrupt(text)
+        raise KeyboardInterrupt
     raise SystemExit(128 + number)
