@@ -1,6 +1,6 @@
 """The picture of docs/diagnosis.md: bias of h_{T-K} and its bounds, on two problems.
 
-    python examples/diagnose.py [FILE]
+python examples/diagnose.py [FILE]
 """
 
 import sys
@@ -12,7 +12,7 @@ import bilevax as bx
 from bilevax import problems
 
 matplotlib.use("agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 jax.config.update("jax_enable_x64", True)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")

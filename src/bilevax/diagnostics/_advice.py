@@ -79,7 +79,7 @@ def _implicit(d: Diagnosis) -> list[str]:
 
 def _theory(d: Diagnosis) -> list[str]:
     t = d.theory
-    if t is None or not t.symmetric:
+    if t is None or t.gamma_alpha is None or t.gamma_beta is None:
         return []
     out = []
     if t.gamma_beta > 2:

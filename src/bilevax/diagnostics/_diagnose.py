@@ -19,9 +19,6 @@ from ._diagnosis import Diagnosis, Theory
 from ._spectrum import Spectrum, least_singular_value, spectrum, stationarity
 from ._sweep import Sweep, sweep
 
-PLACES = 3
-"""At how many iterates the step is examined."""
-
 
 def diagnose(
     f: Objective,
@@ -138,7 +135,7 @@ def _measure(f, xi, lam, S, T: int, depths: Int[Array, " n"]) -> Numbers:
 
 @eqx.filter_jit
 def _spectra(xi, lam, S, states, times: Int[Array, " p"], steps: int) -> Spectrum:
-    return jax.lax.map(lambda x: spectrum(xi, lam, S, *x, steps), (states, times))
+    return jax.lax.map(lambda x: spectrum(xi, lam, S, x[0], x[1], steps), (states, times))
 
 
 def _examine(xi, lam, S, T: int, marks, steps: int) -> Theory:
@@ -166,7 +163,7 @@ def _examine(xi, lam, S, T: int, marks, steps: int) -> Theory:
     )
 
 
-def _conclude(n: Numbers, depths: list[int], theory: Theory | None, xi, lam, S) -> Diagnosis:
+def _conclude(n: Any, depths: list[int], theory: Theory | None, xi, lam, S) -> Diagnosis:
     K = np.asarray(depths)
     size = float(n.h_norm)
     over = lambda x, y: np.divide(x, y, out=np.full_like(x, np.nan), where=np.asarray(y) != 0)

@@ -74,23 +74,28 @@ class Diagnosis:
     @property
     def bound(self) -> np.ndarray | None:
         """Eq. 10, for g that is strongly convex everywhere: the bias is below this."""
-        if not self._bounded():
-            return None
-        rate = self.theory.gamma_alpha
-        return (1 - rate) ** self.depths / rate * self.slope * self.theory.norm_B
+        rate = self._rate()
+        return None if rate is None else (1 - rate) ** self.depths / rate * self._scale()
 
     @property
     def local_bound(self) -> np.ndarray | None:
         """Eq. 9, for g that is strongly convex around the last iterates only."""
-        if not self._bounded():
+        rate = self._rate()
+        if rate is None:
             return None
         K = self.depths.astype(float)
-        log = (self.T - K + 1) * math.log(2) + K * math.log1p(-self.theory.gamma_alpha)
         with np.errstate(over="ignore"):
-            return np.exp(log) * self.slope * self.theory.norm_B
+            log = (self.T - K + 1) * math.log(2) + K * math.log1p(-rate)
+            return np.exp(log) * self._scale()
 
-    def _bounded(self) -> bool:
-        return self.theory is not None and (self.theory.gamma_alpha or 0.0) > 0
+    def _rate(self) -> float | None:
+        """gamma alpha, where Prop. 3.1 speaks."""
+        rate = self.theory.gamma_alpha if self.theory else None
+        return rate if rate is not None and 0 < rate < 1 else None
+
+    def _scale(self) -> float:
+        """|grad_w f| M_B."""
+        return self.slope * self.theory.norm_B if self.theory else math.nan
 
     def enough(self, rtol: float) -> int | None:
         """The smallest depth from which on the relative error stays below rtol."""
@@ -146,10 +151,9 @@ class Diagnosis:
 
         axis = plt.subplots()[1] if axis is None else axis
         axis.semilogy(self.depths, self.bias, "o-", ms=3, label="bias of h_{T-K}")
-        if self.bound is not None:
-            axis.semilogy(self.depths, self.bound, "--", label="bound, Eq. 10")
-            finite = np.isfinite(self.local_bound)
-            axis.semilogy(self.depths[finite], self.local_bound[finite], ":", label="bound, Eq. 9")
+        for bound, style, label in ((self.bound, "--", "Eq. 10"), (self.local_bound, ":", "Eq. 9")):
+            if bound is not None:
+                axis.semilogy(self.depths, bound, style, label=f"bound, {label}")
         axis.axhline(self.h_norm, color="grey", lw=0.8, label="|d f|")
         axis.set(xlabel="K", ylabel="norm")
         axis.legend()
