@@ -50,7 +50,9 @@ from ._reverse import Reverse as Reverse
 from ._rule import AbstractRule as AbstractRule
 from ._rule import Channel as Channel
 from ._visible import InvisibleLeafWarning as InvisibleLeafWarning
+from .diagnostics import Diagnosis as Diagnosis
 from .diagnostics import GradientCheck as GradientCheck
 from .diagnostics import check_gradient as check_gradient
+from .diagnostics import diagnose as diagnose
 
 __version__ = version("bilevax")

@@ -1,0 +1,98 @@
+"""From numbers to words: which rule, which K, why, and what would change it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._diagnosis import Diagnosis
+
+NEAR = 0.1
+"""An error that leaves a descent direction as good as exact."""
+
+
+def advise(d: Diagnosis) -> list[str]:
+    if d.h_norm == 0:
+        return ["The hypergradient is exactly zero here: nothing can be said about rules."]
+    return [*_start(d), *_depth(d), *_interference(d), *_implicit(d), *_theory(d)]
+
+
+def _segment(d: Diagnosis) -> str:
+    return f"Reverse(segment={math.isqrt(d.T - 1) + 1})"
+
+
+def _start(d: Diagnosis) -> list[str]:
+    if not d.only_start:
+        return []
+    names = ", ".join(d.only_start)
+    return [
+        f"{names} enters only through the initialisation: truncation, Adaptive, Implicit and "
+        f"Neumann give it nothing. Use {_segment(d)}, which sees B_0."
+    ]
+
+
+def _depth(d: Diagnosis) -> list[str]:
+    near, close = d.enough(NEAR), d.enough(NEAR / 10)
+    if near is not None and near <= d.T / 2:
+        also = f"Reverse(K={close}) within 1 %" if close else "none of the depths within 1 %"
+        return [f"Reverse(K={near}) is within 10 % of the whole hypergradient, {also}."]
+    return [_forgets(d)]
+
+
+def _forgets(d: Diagnosis) -> str:
+    half = int((d.depths <= max(d.T // 2, 1)).sum()) - 1
+    left = f"after half of the T = {d.T} steps the error is still {d.error[half]:.0%}"
+    if d.contraction >= 1 - 0.5 / d.T:
+        return (
+            f"No K is enough: the inner loop does not forget (|alpha_t| changes by "
+            f"{d.contraction:.4g} in a step), {left}. Use {_segment(d)}; regularise g or run the "
+            "inner loop longer if truncation is what you want."
+        )
+    rule = _segment(d)
+    if d.theory is not None and d.theory.symmetric:
+        rule = f"AdaptiveKrylov(rtol={NEAR}), or {rule} to be exact"
+    return f"Truncation loses too much: {left}. Use {rule}."
+
+
+def _interference(d: Diagnosis) -> list[str]:
+    if d.interference is None or d.interference.min() >= 0:
+        return []
+    worst = int(d.depths[d.interference < 0].max())
+    return [
+        f"Interference: up to K = {worst}, grad_lam f works against what comes through the inner "
+        "loop (assumption 3 of Theorem 3.4 fails). Truncated descent may settle at a point that is "
+        f"not stationary (Theorem 3.5): use a larger K, or {_segment(d)}."
+    ]
+
+
+def _implicit(d: Diagnosis) -> list[str]:
+    if d.only_start:
+        return []
+    if d.stationarity < 1e-4:
+        return ["w_T is stationary to the eye: Implicit and Neumann describe the same gradient."]
+    return [
+        f"w_T is not stationary (|grad g| fell to {d.stationarity:.1g} of where it began): "
+        "Implicit and Neumann answer for the optimum, not for w_T."
+    ]
+
+
+def _theory(d: Diagnosis) -> list[str]:
+    t = d.theory
+    if t is None or t.gamma_alpha is None or t.gamma_beta is None:
+        return []
+    out = []
+    if t.gamma_beta > 2:
+        out.append(f"gamma beta = {t.gamma_beta:.3g} > 2: the inner step size is beyond stability.")
+    elif t.gamma_beta > 1 + 1e-6:
+        out.append(f"gamma beta = {t.gamma_beta:.3g} > 1: Prop. 3.1 does not apply as it stands.")
+    if t.gamma_alpha <= 0:
+        out.append("g is not strongly convex around w_T: Prop. 3.1 gives no bound.")
+    if t.N < t.M:
+        out.append(
+            f"N = {t.N} < M = {t.M}: B_t cannot have full column rank, and Theorem 3.4 does not "
+            "apply."
+        )
+    elif t.least_singular is not None and t.least_singular < 1e-6:
+        out.append("B_T is singular: Theorem 3.4 does not apply.")
+    return out

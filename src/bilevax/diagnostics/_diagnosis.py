@@ -1,0 +1,160 @@
+"""A diagnosis: numbers over depths, what the theory asks for, and advice in words."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from ._advice import advise
+
+ROWS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
+
+
+@dataclasses.dataclass(frozen=True)
+class Theory:
+    """What was measured of the assumptions of Prop. 3.1 and Theorem 3.4."""
+
+    symmetric: bool
+    """Whether A is, as for gradient descent; the bounds are about that case alone."""
+    gamma_alpha: float | None
+    """1 - the largest eigenvalue of A around w_T: the contraction that the bounds count on."""
+    gamma_beta: float | None
+    """1 - the smallest: Prop. 3.1 wants at most 1."""
+    doubt: float
+    """By how much gamma_alpha may be too large (Lanczos's residual)."""
+    norm_B: float
+    """The largest |B_t| that was seen."""
+    least_singular: float | None
+    """Of B_T, relative to the largest; None if there are more states than lam, or too many."""
+    M: int
+    N: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` returns; arrays run over `depths`."""
+
+    T: int
+    depths: np.ndarray
+    """K."""
+    bias: np.ndarray
+    """|h_{T-K} - d_lam f|."""
+    error: np.ndarray
+    """The same, relative to |d_lam f|."""
+    cosine: np.ndarray
+    descent: np.ndarray
+    """h_{T-K}' d_lam f / |d_lam f|^2, which Lemma 3.2 wants positive."""
+    interference: np.ndarray | None
+    """grad_lam f' (d_lam f + h_{T-K} - grad_lam f) / |grad_lam f|^2, which assumption 3 of
+    Theorem 3.4 wants positive; None where f does not depend on lam directly, and it holds."""
+    h_norm: float
+    slope: float
+    """|grad_w f|."""
+    alphas: np.ndarray
+    """|alpha_T|, |alpha_{T-1}|, ..., |alpha_0|."""
+    parts: np.ndarray
+    """|B_T alpha_T|, |B_{T-1} alpha_{T-1}|, ..."""
+    start: float
+    """|B_0 alpha_0|, what comes through the initialisation."""
+    stationarity: float
+    """|grad_w g| at w_T, relative to that at w_0."""
+    theory: Theory | None
+    only_start: list[str]
+    """Leaves of lam that enter through the initialisation alone."""
+
+    @property
+    def contraction(self) -> float:
+        """The factor by which |alpha_t| shrinks in a step, on average over the loop."""
+        seen = self.alphas[self.alphas > 1e-12 * self.alphas[0]] if self.alphas[0] > 0 else []
+        if len(seen) < 2:
+            return 0.0
+        return float((seen[-1] / seen[0]) ** (1 / (len(seen) - 1)))
+
+    @property
+    def bound(self) -> np.ndarray | None:
+        """Eq. 10, for g that is strongly convex everywhere: the bias is below this."""
+        rate = self._rate()
+        return None if rate is None else (1 - rate) ** self.depths / rate * self._scale()
+
+    @property
+    def local_bound(self) -> np.ndarray | None:
+        """Eq. 9, for g that is strongly convex around the last iterates only."""
+        rate = self._rate()
+        if rate is None:
+            return None
+        K = self.depths.astype(float)
+        with np.errstate(over="ignore"):
+            log = (self.T - K + 1) * math.log(2) + K * math.log1p(-rate)
+            return np.exp(log) * self._scale()
+
+    def _rate(self) -> float | None:
+        """gamma alpha, where Prop. 3.1 speaks."""
+        rate = self.theory.gamma_alpha if self.theory else None
+        return rate if rate is not None and 0 < rate < 1 else None
+
+    def _scale(self) -> float:
+        """|grad_w f| M_B."""
+        return self.slope * self.theory.norm_B if self.theory else math.nan
+
+    def enough(self, rtol: float) -> int | None:
+        """The smallest depth from which on the relative error stays below rtol."""
+        good = self.error <= rtol
+        last_bad = np.flatnonzero(~good)[-1] + 1 if not good.all() else 0
+        return int(self.depths[last_bad]) if last_bad < len(self.depths) else None
+
+    @property
+    def advice(self) -> list[str]:
+        """What to do, in sentences, the most important first."""
+        return advise(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers and lists, for JSON; what is not defined is None."""
+        plain = lambda x: x.tolist() if isinstance(x, np.ndarray) else x
+        out = {k: plain(v) for k, v in dataclasses.asdict(self).items()}
+        more = ("contraction", "bound", "local_bound", "advice")
+        return out | {name: plain(getattr(self, name)) for name in more}
+
+    def __str__(self) -> str:
+        lines = [f"* {sentence}" for sentence in self.advice]
+        return "\n".join([*lines, "", *self._table(), "", *self._facts()])
+
+    def _table(self) -> list[str]:
+        out = [f"{'K':>6} {'error':>9} {'cosine':>8} {'descent':>8} {'bias':>10} {'bound':>10}"]
+        bound = self.bound
+        for i, K in enumerate(self.depths):
+            if K in ROWS or i == len(self.depths) - 1:
+                said = "-" if bound is None else f"{bound[i]:.2e}"
+                out.append(
+                    f"{K:6d} {self.error[i]:9.2e} {self.cosine[i]:8.4f} {self.descent[i]:8.4f} "
+                    f"{self.bias[i]:10.2e} {said:>10}"
+                )
+        return out
+
+    def _facts(self) -> list[str]:
+        theory = self.theory
+        out = [f"contraction of alpha_t in a step: {self.contraction:.4g}"]
+        out.append(f"|grad g(w_T)| / |grad g(w_0)|: {self.stationarity:.2g}")
+        if theory is None:
+            return [*out, "spectrum: not measured (lanczos=0)"]
+        if not theory.symmetric:
+            return [*out, "gamma alpha, gamma beta, bounds: not defined, A is not symmetric"]
+        out.append(
+            f"gamma alpha: {theory.gamma_alpha:.3g} (at most {theory.doubt:.1g} less), "
+            f"gamma beta: {theory.gamma_beta:.3g}, |B|: {theory.norm_B:.3g}"
+        )
+        return out
+
+    def plot(self, axis: Any = None) -> Any:
+        """Bias and bounds against K, on a matplotlib axis."""
+        import matplotlib.pyplot as plt
+
+        axis = plt.subplots()[1] if axis is None else axis
+        axis.semilogy(self.depths, self.bias, "o-", ms=3, label="bias of h_{T-K}")
+        for bound, style, label in ((self.bound, "--", "Eq. 10"), (self.local_bound, ":", "Eq. 9")):
+            if bound is not None:
+                axis.semilogy(self.depths, bound, style, label=f"bound, {label}")
+        axis.axhline(self.h_norm, color="grey", lw=0.8, label="|d f|")
+        axis.set(xlabel="K", ylabel="norm")
+        axis.legend()
+        return axis
