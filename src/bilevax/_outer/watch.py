@@ -52,7 +52,9 @@ def bar(steps: int, done: int, wanted: bool | None) -> Iterator[Show]:
     )
     began = time.monotonic()
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=steps, completed=done, value="-", h_norm="-", pace="")
+        task = progress.add_task(
+            "", total=steps, completed=done, value="-", h_norm="-", pace="compiling"
+        )
 
         def show(step: int, new: History) -> None:
             pace = (time.monotonic() - began) / max(step - done, 1)
