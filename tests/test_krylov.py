@@ -13,6 +13,7 @@ from oracle import assert_close, exact
 
 import bilevax as bx
 from bilevax import problems
+from bilevax._arnoldi import begin, grow, power_sum
 from bilevax.testing import check_rule
 
 
@@ -191,6 +192,23 @@ def test_what_cannot_be_done_is_said(inner, sample):
         out = run(p, bx.AdaptiveKrylov(0.01))
         jax.effects_barrier()
     assert float(out.report["error"]) > 0.01
+
+
+def test_powers_of_a_swinging_loop_alternate():
+    """C_{i+1} = (H + sign_i D) C_i and both sums, against matrices multiplied one by one."""
+    A, D = np.diag([-0.9, 0.5, 0.8]), 0.1 * np.ones((3, 3))
+    product = lambda a: (jnp.asarray(A) @ a, a)
+    space = grow(begin(jnp.ones(3), jnp.zeros(3), 4, True), product, 3)
+    Q = np.asarray(space.Q)[:3]
+    inside = np.zeros((5, 5))
+    inside[:3, :3] = Q @ D @ Q.T
+    sums, last, _ = power_sum(space, jnp.asarray(6), 8, jnp.asarray(inside), jnp.asarray(-1.0))
+    c, plain, signed = np.ones(3), 0.0, 0.0
+    for i in range(6):
+        sign = 1.0 if i % 2 else -1.0
+        plain, signed, c = plain + c, signed + sign * c, (A + sign * D) @ c
+    for got, want in ((sums[0], plain), (sums[1], signed), (last, c)):
+        assert_close(jnp.asarray(np.asarray(got)[:3] @ Q), jnp.asarray(want))
 
 
 def test_expanding_pieces_are_said():
