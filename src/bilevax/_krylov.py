@@ -17,7 +17,7 @@ from ._dynamics import AbstractDynamics
 from ._reverse import start_vjp
 from ._rule import AbstractRule, Channel
 from ._say import say_if_missed
-from ._swing import Swing, feel, middle, no_swing
+from ._swing import LEAST, Swing, feel, middle, no_swing
 from ._types import Context, Hyper, Params, Pull, Time
 from ._unroll import capture, read_vjp, step_vjp
 
@@ -87,7 +87,7 @@ class Krylov(AbstractRule):
             s, turns = middle(xi, lam, S, at(t), t, rank < R)
             return step_vjp(xi, lam, S, s, t), turns
 
-        nodes = _Nodes(product, centre, rank, keep_B, keep_B and 1 < rank < M)
+        nodes = _Nodes(product, centre, rank, keep_B, keep_B and LEAST <= rank < M)
 
         def pull(alpha: Params):
             alpha, h = _exactly(product, T, K, pull_read(alpha), tree.zeros(lam))

@@ -31,6 +31,10 @@ TURN = 0.5
 """The loop swings if a step takes back this part of the step before it."""
 
 
+LEAST = 6
+"""The least rank: of fewer products none can be spared for the swing."""
+
+
 class Swing(NamedTuple):
     """What the two sides add to the middle, in coordinates of a Krylov space."""
 
