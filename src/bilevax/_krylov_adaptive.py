@@ -19,6 +19,9 @@ from ._say import say_if_missed
 from ._types import Context, Hyper, Params, Pull
 from ._unroll import read_vjp
 
+CAUTION = 10.0
+"""By how much an estimate may be too high."""
+
 LEAST = 3
 """The least rank: below it the decay of the coefficients says nothing."""
 
@@ -125,8 +128,9 @@ def _next(rule: AdaptiveKrylov, new: _Outcome, level: Int[Array, ""]) -> Int[Arr
     """The level, log2 of the pieces, to try behind this outcome; beyond the last one: stop.
 
     With n times the pieces, freezing costs 1/n at least, and 1/n^2 at best where every node is
-    well placed. n^(-3/2) chooses, n^(-2) tells what is out of reach. An attempt that was held
-    back says nothing but that its pieces were too long.
+    well placed. n^(-3/2) chooses, n^(-2) tells what is out of reach, given that the estimate is
+    mostly too high. An attempt that was held back says nothing but that its pieces were too
+    long.
     """
     top = rule.max_pieces.bit_length() - 1
     need = new.freezing / (rule.rtol / 2)  # the other half is for the subspace
@@ -134,7 +138,7 @@ def _next(rule: AdaptiveKrylov, new: _Outcome, level: Int[Array, ""]) -> Int[Arr
     doublings = jnp.ceil(jnp.log2(jnp.clip(need, 2.0, 4.0**top)) / 1.5)
     wanted = level + doublings.astype(level.dtype)
     further = jnp.where(held, top, jnp.minimum(wanted, top))
-    hopeless = ~held & (need > 4.0 ** (top - level).astype(need.dtype))
+    hopeless = ~held & (need > CAUTION * 4.0 ** (top - level).astype(need.dtype))
     stop = (new.error <= rule.rtol) | hopeless | (level >= top)
     return jnp.where(stop, top + 1, further).astype(level.dtype)
 
