@@ -5,7 +5,7 @@ further hyperparameter, horizons, minibatches, rates and seeds: the error that t
 reports against the true relative error of the pullback (h without grad_lam f). The points of
 `measure.py` are added from its records. A miss is a true error above the reported one.
 
-    python benchmarks/krylov/coverage.py
+    python benchmarks/krylov/coverage.py [--each N] [--first-seed N]
 """
 
 import json
@@ -61,10 +61,10 @@ def pullback(f, xi, rule, T: int):
     return jax.jit(jax.vmap(run))
 
 
-def batch(make_problem, rates):
+def batch(make_problem, rates, seeds: range):
     """lam and S for every seed and rate, stacked."""
     cases = []
-    for seed in range(SEEDS):
+    for seed in seeds:
         p = make_problem(seed=seed)
         key = jax.random.key(seed)
         moved = jax.tree.map(lambda a: a + 0.5 * jax.random.normal(key, a.shape), p.lam)  # noqa: B023
@@ -72,11 +72,11 @@ def batch(make_problem, rates):
     return jax.tree.map(lambda *a: jnp.stack(a), *cases)
 
 
-def study(make_problem, optimizer: str, T: int, minibatch: bool) -> list[dict]:
+def study(make_problem, optimizer: str, T: int, minibatch: bool, seeds: range) -> list[dict]:
     make, rates = OPTIMIZERS[optimizer]
     problem = make_problem()
     f, xi = with_rate(problem, make, T, minibatch)
-    lam, S = batch(make_problem, rates)
+    lam, S = batch(make_problem, rates, seeds)
     exact, _ = pullback(f, xi, bx.Reverse(), T)(lam, S)
     h, report = pullback(f, xi, bx.AdaptiveKrylov(RTOL), T)(lam, S)
     true = jnp.linalg.norm(h - exact, axis=1) / jnp.linalg.norm(exact, axis=1)
@@ -85,7 +85,7 @@ def study(make_problem, optimizer: str, T: int, minibatch: bool) -> list[dict]:
         row = {"problem": problem.name, "optimizer": optimizer, "T": T, "minibatch": minibatch}
         row |= {
             "rate": round(rates[i % len(rates)], 4),
-            "seed": i // len(rates),
+            "seed": seeds[i // len(rates)],
             "true": float(error),
         }
         row |= {"estimate": float(report["error"][i]), "rtol": RTOL}
@@ -116,7 +116,9 @@ def summary(name: str, rows: list[dict]) -> None:
 def main():
     parser = data.arguments(__doc__)
     parser.add_argument("--each", type=int, default=1)
-    each = parser.parse_args().each
+    parser.add_argument("--first-seed", type=int, default=0)
+    args = parser.parse_args()
+    each, seeds = args.each, range(args.first_seed, args.first_seed + SEEDS)
     warnings.simplefilter("ignore")
     rows, turn = measured(), 0
     for make_problem in PROBLEMS:
@@ -124,7 +126,7 @@ def main():
             for i in range(each):
                 horizon = HORIZONS[(turn + i) % len(HORIZONS)]
                 try:
-                    rows += study(make_problem, optimizer, *horizon)
+                    rows += study(make_problem, optimizer, *horizon, seeds)
                 except (FloatingPointError, RuntimeError) as error:  # a loop that diverged
                     print("skipped:", str(error).strip()[:100])
             turn += 2 if optimizer == "sgd" else 1
@@ -135,6 +137,7 @@ def main():
         for value in sorted({r[key] for r in rows if key in r}):
             summary(value, [r for r in rows if r.get(key) == value])
     summary("minibatches", [r for r in rows if r.get("minibatch")])
+    summary("no minibatches", [r for r in rows if not r.get("minibatch")])
     print("misses:")
     for row in rows:
         if not row["true"] <= row["estimate"]:

@@ -26,7 +26,19 @@ from jax.flatten_util import ravel_pytree
 import bilevax as bx
 
 RECORDS = data.RESULTS / "records.jsonl"
-KRYLOV = ((1, 4), (1, 6), (1, 10), (1, 16), (2, 4), (2, 6), (2, 8), (2, 10), (4, 4), (4, 5))
+KRYLOV = (
+    (1, 4),
+    (1, 6),
+    (1, 10),
+    (1, 16),
+    (1, 20),
+    (2, 4),
+    (2, 6),
+    (2, 8),
+    (2, 10),
+    (4, 4),
+    (4, 5),
+)
 
 
 def krylov(*shapes, **more) -> dict:
@@ -52,6 +64,7 @@ def rules_for(problem) -> dict:
     rules = krylov(*KRYLOV) | krylov((1, 10), K=10) | adaptive(problem.T)
     if problem.name == "omniglot":
         rules |= krylov((2, 4), (1, 8), (2, 6), head=4)
+        rules |= krylov((2, 3), head=6) | krylov((1, 4), head=8)
     return rules | truncations([K for K in (1, 2, 5, 10, 20, 40, 50, 75) if K <= problem.T])
 
 

@@ -79,70 +79,92 @@ def extend(space: Space, product: Product) -> Space:
     return Space(space.length, Q, space.H.at[:, j].set(column), BQ, j + 1, closed)
 
 
-def build(product: Product, a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
-    """The space of a, A a, ..., A^rank a."""
-    body = lambda _, space: extend(space, product)
-    return lax.fori_loop(0, rank, body, begin(a, lam, rank, keep_B))
+def grow(space: Space, product: Product, n: int) -> Space:
+    """n Arnoldi steps."""
+    return lax.fori_loop(0, n, lambda _, space: extend(space, product), space)
+
+
+def ritz(space: Space) -> tuple[Bool[Array, ""], Float[Array, " m"], Float[Array, "m m"]]:
+    """Whether A is symmetric (gradient descent), and then its Ritz values, rising, and vectors."""
+    m = space.H.shape[1]
+    built = jnp.arange(m, dtype=jnp.int32) < space.rank
+    square = jnp.where(built[:, None], space.H[:m], 0.0)
+    symmetric = jnp.linalg.norm(square - square.T) <= 0.01 * jnp.linalg.norm(square)
+    return symmetric, *jnp.linalg.eigh((square + square.T) / 2)
 
 
 def powers(
     space: Space, R: Int[Array, ""], longest: int
 ) -> tuple[Float[Array, "longest+1 m+1"], Bool[Array, ""]]:
     """C_0, ..., C_R, held at C_R after that, and whether any of them had to be held back."""
-    step = _stepper(space)
+    one = jnp.ones_like(space.length)
+    step = _stepper(space, jnp.zeros_like(space.H, shape=2 * space.H.shape[:1]))
 
     def body(walk, i):
         return jax.tree.map(lambda a, b: jnp.where(i < R, a, b), step(walk), walk), walk.c
 
-    last, C = lax.scan(body, _first(space), jnp.arange(longest, dtype=jnp.int32))
+    last, C = lax.scan(body, _first(space, one), jnp.arange(longest, dtype=jnp.int32))
     C = jnp.concatenate([C, last.c[None]])
     return space.length * C, last.clipped
 
 
 def power_sum(
-    space: Space, R: Int[Array, ""], longest: int
-) -> tuple[Float[Array, " m+1"], Float[Array, " m+1"], Bool[Array, ""]]:
-    """C_0 + ... + C_{R-1}, C_R, and whether any was held back, without keeping them all."""
-    step = _stepper(space)
+    space: Space,
+    R: Int[Array, ""],
+    longest: int,
+    D: Float[Array, "m+1 m+1"],
+    sign: Float[Array, ""],
+) -> tuple[Float[Array, "2 m+1"], Float[Array, " m+1"], Bool[Array, ""]]:
+    """The sums of C_i and of sign_i C_i over i < R, C_R, and whether any was held back.
+
+    H is that of the middle of a swing, H + sign_i D that of step i, with alternating signs.
+    """
+    step = _stepper(space, D)
 
     def body(i, carry):
         walk, total = carry
         inside = jnp.asarray(i, jnp.int32) < R
-        total = total + jnp.where(inside, walk.c, 0.0)
+        both = jnp.stack([walk.c, walk.sign * walk.c])
+        total = total + jnp.where(inside, both, 0.0)
         return jax.tree.map(lambda a, b: jnp.where(inside, a, b), step(walk), walk), total
 
-    first = _first(space)
-    last, total = lax.fori_loop(0, longest, body, (first, jnp.zeros_like(first.c)))
+    first = _first(space, sign)
+    total = jnp.zeros((2, first.c.size), first.c.dtype)
+    last, total = lax.fori_loop(0, longest, body, (first, total))
     return space.length * total, space.length * last.c, last.clipped
 
 
 class _Walk(NamedTuple):
-    """Where the powers stand: C_i, the largest size among those known exactly, i."""
+    """Where the powers stand: C_i, the largest size among those known exactly, i, sign_i."""
 
     c: Float[Array, " m+1"]
     known: Float[Array, ""]
     i: Int[Array, ""]
+    sign: Float[Array, ""]
     clipped: Bool[Array, ""]
 
 
-def _first(space: Space) -> _Walk:
+def _first(space: Space, sign: Float[Array, ""]) -> _Walk:
     c = jnp.zeros_like(space.H[:, 0]).at[0].set(1.0)
-    return _Walk(c, jnp.ones_like(c[0]), jnp.zeros((), jnp.int32), jnp.asarray(False))
+    return _Walk(c, jnp.ones_like(c[0]), jnp.zeros((), jnp.int32), sign, jnp.asarray(False))
 
 
-def _stepper(space: Space) -> Callable[[_Walk], _Walk]:
-    """C_{i+1} = [H 0] C_i. The first `rank` powers, and all in a closed space, are exact; the
-    others may exceed the largest of those by the factor GROWTH and are held back beyond it."""
+def _stepper(space: Space, D: Float[Array, "m+1 m+1"]) -> Callable[[_Walk], _Walk]:
+    """C_{i+1} = ([H 0] + sign_i D) C_i, with D = 0 unless the loop swings.
+
+    The first `rank` powers, and all in a closed space, are exact; the others may exceed the
+    largest of those by the factor GROWTH and are held back beyond it.
+    """
     G = jnp.concatenate([_tame(space), jnp.zeros_like(space.H[:, :1])], axis=1)
 
     def step(walk: _Walk) -> _Walk:
-        c, i = G @ walk.c, walk.i + 1
+        c, i = G @ walk.c + walk.sign * (D @ walk.c), walk.i + 1
         size = jnp.linalg.norm(c)
         exact = (i <= space.rank) | space.closed
         limit = jnp.where(exact, jnp.inf, GROWTH * walk.known)
         c = c * jnp.where(size > limit, limit / jnp.where(size > 0, size, 1.0), 1.0)
         known = jnp.where(exact, jnp.maximum(walk.known, size), walk.known)
-        return _Walk(c, known, i, walk.clipped | (size > limit))
+        return _Walk(c, known, i, -walk.sign, walk.clipped | (size > limit))
 
     return step
 
@@ -154,11 +176,7 @@ def _tame(space: Space) -> Float[Array, "m+1 m"]:
     at the edge of stability, the curvature gives way from step to step and the mode neither
     grows nor shrinks over a piece, which a frozen power cannot know.
     """
-    m = space.H.shape[1]
-    built = jnp.arange(m, dtype=jnp.int32) < space.rank
-    square = jnp.where(built[:, None], space.H[:m], 0.0)
-    symmetric = jnp.linalg.norm(square - square.T) <= 0.01 * jnp.linalg.norm(square)
-    values, vectors = jnp.linalg.eigh((square + square.T) / 2)
+    symmetric, values, vectors = ritz(space)
     excess = jnp.where(symmetric, jnp.minimum(values + 1, 0.0), 0.0)
     lift = lax.stop_gradient(-(vectors * excess[None]) @ vectors.T)
-    return space.H.at[:m].add(lift)
+    return space.H.at[: space.H.shape[1]].add(lift)

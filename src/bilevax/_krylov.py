@@ -8,15 +8,16 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from . import _check as check
 from . import _tree as tree
-from ._arnoldi import Product, build, power_sum
+from ._arnoldi import Product, Space, begin, extend, grow, power_sum, ritz
 from ._dynamics import AbstractDynamics
 from ._reverse import start_vjp
 from ._rule import AbstractRule, Channel
 from ._say import say_if_missed
+from ._swing import LEAST, Swing, feel, middle, no_swing
 from ._types import Context, Hyper, Params, Pull, Time
 from ._unroll import capture, read_vjp, step_vjp
 
@@ -73,8 +74,8 @@ class Krylov(AbstractRule):
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K, head = self.K, self.head
         check.depth(self, K + head, T)
-        cuts, nodes = layout(head, T - K, self.pieces)
-        times = sorted({*range(head), *nodes, *range(T - K, T)})
+        cuts, marks = layout(head, T - K, self.pieces)
+        times = sorted({*range(head), *marks, *range(T - K, T)})
         s_T, at, _ = capture(xi, lam, S, xi.start(lam, S), 0, T, jnp.asarray(times, jnp.int32))
         w, pull_read = read_vjp(xi, s_T)
         product = lambda t: step_vjp(xi, lam, S, at(t), t)
@@ -82,15 +83,21 @@ class Krylov(AbstractRule):
         rank = min(self.rank, int(max(np.diff(cuts), default=1)), M)
         keep_B = tree.size(lam) <= 4 * M
 
+        def centre(t, R):
+            s, turns = middle(xi, lam, S, at(t), t, rank < R)
+            return step_vjp(xi, lam, S, s, t), turns
+
+        nodes = _Nodes(product, centre, rank, keep_B, keep_B and LEAST <= rank < M)
+
         def pull(alpha: Params):
             alpha, h = _exactly(product, T, K, pull_read(alpha), tree.zeros(lam))
             last = _Back(alpha, h, jnp.zeros((), tree.widest(lam)), jnp.asarray(False))
-            back = _compress(product, cuts, nodes, rank, keep_B, last)
+            back = _compress(nodes, cuts, marks, last)
             alpha, h = _exactly(product, head, head, back.alpha, back.h)
             h = tree.add(h, start_vjp(xi, lam, S, alpha))  # h_{-1} = h_0 + B_0 alpha_0
             subspace = jnp.where(back.clipped, jnp.inf, back.lost / tree.positive(tree.norm(h)))
             say_if_missed(self, EXPANDS, subspace, back.clipped)
-            products = jnp.asarray(len(nodes) * (rank + (not keep_B)) + K + head)
+            products = jnp.asarray(len(marks) * (rank + (not keep_B)) + K + head)
             return h, {"products": products, "subspace": subspace}
 
         return w, pull
@@ -121,34 +128,60 @@ def _exactly(
     return lax.fori_loop(0, n, body, (alpha, h))
 
 
-def _compress(
-    product: Callable[[Time], Product],
-    cuts: np.ndarray,
-    nodes: list[int],
-    rank: int,
-    keep_B: bool,
-    back: _Back,
-) -> _Back:
+class _Nodes(NamedTuple):
+    """Where and how the steps of a piece are linearised."""
+
+    product: Callable[[Time], Product]
+    """At an iterate that was kept."""
+    centre: Callable[[Time, Int[Array, ""]], tuple[Product, Bool[Array, ""]]]
+    """In the middle of a swing, if the loop swings there, and whether it does."""
+    rank: int
+    keep_B: bool
+    may_swing: bool
+
+
+def _compress(nodes: _Nodes, cuts: np.ndarray, times: list[int], back: _Back) -> _Back:
     """The pieces, the last first: a -> A^R a, h -> h + B (I + A + ... + A^{R-1}) a."""
-    if not nodes:
+    if not times:
         return back
     longest = int(max(np.diff(cuts)))
 
     def piece(back: _Back, when):
-        node, R = when
-        at_node = product(node)
-        space = build(at_node, back.alpha, back.h, rank, keep_B)
-        total, last, over = power_sum(space, R, longest)
-        if keep_B:
+        node, first, end = when
+        space, swing, at_node = _explore(nodes, node, end - first, end - 1 - node, back)
+        (total, swung), last, over = power_sum(space, end - first, longest, swing.D, swing.sign)
+        if nodes.keep_B:
             dh = tree.combine(total[:-1], space.BQ)
+            dh = tree.add(dh, tree.scale(swung @ swing.y, swing.Ey))
         else:  # rank cotangents of lam would outweigh the states: one more product
             dh = at_node(tree.combine(total, space.Q))[1]
-        missing = tree.norm(dh) * jnp.abs(total[-1]) / tree.positive(jnp.linalg.norm(total))
+        missing = tree.norm(dh) * jnp.abs(total[space.rank]) / tree.positive(jnp.linalg.norm(total))
         alpha, h = tree.combine(last, space.Q), tree.add(back.h, dh)
         return _Back(alpha, h, back.lost + missing, back.clipped | over), None
 
     newest_first = lambda x: jnp.asarray(x[::-1], jnp.int32)
-    return lax.scan(piece, back, (newest_first(nodes), newest_first(np.diff(cuts))))[0]
+    return lax.scan(piece, back, tuple(map(newest_first, (times, cuts[:-1], cuts[1:]))))[0]
+
+
+def _explore(
+    nodes: _Nodes, node: Time, R: Int[Array, ""], later: Int[Array, ""], back: _Back
+) -> tuple[Space, Swing, Product]:
+    """The Krylov space of a piece whose node lies `later` steps before its end.
+
+    Where the loop swings, the last product measures the swing instead of extending the space;
+    not where the space is exact without (R <= rank).
+    """
+    rank, side = nodes.rank, nodes.product(node)
+    space = begin(back.alpha, back.h, rank, nodes.keep_B)
+    still = no_swing(space, back.h)
+    if not nodes.may_swing:
+        return grow(space, side, rank), still, side
+    at_node, turns = nodes.centre(node, R)
+    space = grow(space, at_node, rank - 1)
+    swings = turns & ritz(space)[0] & ~space.closed
+    with_swing = lambda: (space, feel(space, side, later))
+    space, swing = lax.cond(swings, with_swing, lambda: (extend(space, at_node), still))
+    return space, swing, at_node
 
 
 def layout(first: int, last: int, pieces: int) -> tuple[np.ndarray, list[int]]:

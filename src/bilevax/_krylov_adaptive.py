@@ -12,12 +12,15 @@ from . import _check as check
 from . import _tree as tree
 from ._arnoldi import Product, Space, begin, extend, powers
 from ._dynamics import AbstractDynamics
-from ._krylov_error import estimate_error, gather, no_evidence, side_weights
-from ._krylov_path import Path, cut, walk
+from ._krylov_error import estimate_error, gather, no_evidence, side_weights, widen
+from ._krylov_path import Path, cut, pieces_table, walk
 from ._rule import AbstractRule, Channel
 from ._say import say_if_missed
 from ._types import Context, Hyper, Params, Pull
 from ._unroll import read_vjp
+
+CAUTION = 10.0
+"""By how much an estimate may be too high."""
 
 LEAST = 3
 """The least rank: below it the decay of the coefficients says nothing."""
@@ -32,10 +35,12 @@ class AdaptiveKrylov(AbstractRule):
     """`Krylov` to a relative accuracy: it chooses exact first steps, pieces and rank.
 
     The first steps are taken exactly as long as they are violent. The rest is tried as one
-    piece, then two, four, ..., each piece growing its space until the residual is small, until
-    the estimated error is below `rtol`. The estimate has a part for the subspace, from
-    the Arnoldi residuals, and a part for freezing the Jacobians, from two more products in
-    each piece, with the Jacobians of its two ends.
+    piece, which grows its space until the residual is small. If the estimated error is above
+    `rtol`, its freezing part says how many pieces to try next. The estimate has a part for
+    the subspace, from the Arnoldi residuals, and a part for freezing the Jacobians, from two
+    more products in each piece, with the Jacobians of its two ends. Nothing more is tried where
+    it would take T products in all, or where the estimate says that `max_pieces` pieces will not
+    reach `rtol` either.
 
     **Arguments:**
 
@@ -44,8 +49,9 @@ class AdaptiveKrylov(AbstractRule):
     - `max_rank`: the most products in a piece, beside the two of the estimate.
 
     The estimate's `report` holds `error`, the estimated relative error, and its parts
-    `subspace` and `freezing`; `products`, all that were taken; and the `pieces` and `head`
-    chosen. A warning says when `error` is above `rtol`; the best attempt is then returned.
+    `subspace` and `freezing`, whose sum e makes the error e (1 + min(e, 1/2));
+    `products`, all that were taken; and the `pieces` and `head` chosen. A warning says when
+    `error` is above `rtol`; the best attempt is then returned.
     Memory: about 6 `max_pieces` + `max_rank` + 9 states and T numbers.
 
     !!! example
@@ -69,24 +75,28 @@ class AdaptiveKrylov(AbstractRule):
         check.integer(self.max_rank, "max_rank", "give the most products in a piece")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
-        path = walk(xi, lam, S, T, self.max_pieces)
+        table = pieces_table(T, self.max_pieces)
+        path = walk(xi, lam, S, T, table)
         w, pull_read = read_vjp(xi, path.end)
 
         def pull(alpha: Params):
             alpha = pull_read(alpha)
 
             def body(carry):
-                best, pieces, products, _ = carry
-                new = _attempt(self, path, lam, T, alpha, pieces)
+                best, level, products = carry
+                room = T - 1 - products - path.head
+                new = _attempt(self, path, lam, T, alpha, jnp.asarray(table), level, room)
                 better = (new.error < best.error) | (best.pieces == 0)
                 best = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, best)
-                return best, 2 * pieces, products + new.products, best.error <= self.rtol
+                return best, _next(self, new, level), products + new.products
 
-            # Products beyond T would be better spent on full reverse mode.
-            go_on = lambda carry: (carry[1] <= self.max_pieces) & (carry[2] < T) & ~carry[3]
-            one, none = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
-            carry = (_nothing(lam), one, none, none > 0)
-            best, _, products, _ = lax.while_loop(go_on, body, carry)
+            def go_on(carry):  # T products would be better spent on full reverse mode
+                best, level, products = carry
+                fits = (T - 1 - products - path.head) >> level >= LEAST + 2
+                return (best.pieces == 0) | ((level < table.shape[0]) & fits)
+
+            none = jnp.zeros((), jnp.int32)
+            best, _, products = lax.while_loop(go_on, body, (_nothing(lam), none, none))
             report = best._asdict() | {"products": products, "head": path.head}
             say_if_missed(self, REMEDY, best.error, best.error > self.rtol)
             return report.pop("h"), report
@@ -114,36 +124,65 @@ def _nothing(lam: Hyper) -> _Outcome:
     return _Outcome(tree.zeros(lam), inf, inf, inf, none, none)
 
 
+def _next(rule: AdaptiveKrylov, new: _Outcome, level: Int[Array, ""]) -> Int[Array, ""]:
+    """The level, log2 of the pieces, to try behind this outcome; beyond the last one: stop.
+
+    With n times the pieces, freezing costs 1/n at least, and 1/n^2 at best where every node is
+    well placed. n^(-3/2) chooses, n^(-2) tells what is out of reach, given that the estimate is
+    mostly too high. An attempt that was held back says nothing but that its pieces were too
+    long.
+    """
+    top = rule.max_pieces.bit_length() - 1
+    need = new.freezing / (rule.rtol / 2)  # the other half is for the subspace
+    held = jnp.isinf(new.error)
+    doublings = jnp.ceil(jnp.log2(jnp.clip(need, 2.0, 4.0**top)) / 1.5)
+    wanted = level + doublings.astype(level.dtype)
+    further = jnp.where(held, top, jnp.minimum(wanted, top))
+    hopeless = ~held & (need > CAUTION * 4.0 ** (top - level).astype(need.dtype))
+    stop = (new.error <= rule.rtol) | hopeless | (level >= top)
+    return jnp.where(stop, top + 1, further).astype(level.dtype)
+
+
 def _attempt(
-    rule: AdaptiveKrylov, path: Path, lam: Hyper, T: int, alpha: PyTree, pieces: Int[Array, ""]
+    rule: AdaptiveKrylov,
+    path: Path,
+    lam: Hyper,
+    T: int,
+    alpha: PyTree,
+    table: Int[Array, "levels pieces 3"],
+    level: Int[Array, ""],
+    room: Int[Array, ""],
 ) -> _Outcome:
-    """The hypergradient with this many pieces, and what it is worth."""
+    """The hypergradient with 2^level pieces and up to `room` products, and what it is worth."""
     rank = min(rule.max_rank, T, tree.size(tree.inexact(path.end)))
-    dtype = tree.widest(alpha)
+    dtype, pieces = tree.widest(alpha), jnp.left_shift(1, level)
+    most = jnp.clip((room >> level) - 2, min(LEAST, rank), rank)
+    tol = rule.rtol / 2 / jnp.sqrt(pieces.astype(dtype))  # what the spaces lose adds up
 
     def piece(i, carry):
         alpha, h, products, clipped, evidence = carry
         j = pieces - 1 - i  # the last piece first
-        first, node, last = cut(path.head, T, pieces, j)
-        R = jnp.where(path.head < T, last + 1 - first, 0)
-        space = _grow(path.product(node), begin(alpha, lam, rank, True), h, first, R, T, rule)
+        first, node, last, R = cut(table[level, j], path.head)
+        space = begin(alpha, lam, rank, True)
+        space = _grow(path.product(node), space, h, first, R, T, tol, most)
         C, over = powers(space, R, T)
-        side = side_weights(path.length, first, node, last)
+        side = side_weights(path.length, path.drawn, first, node, last)
         row = gather(space, C, R, side, path.product(first), path.product(last))
         evidence = jax.tree.map(lambda a, b: a.at[j].set(b), evidence, row)
         h = tree.add(h, _sum_up(space, C, R))
         alpha = tree.combine(C[T], space.Q)
-        return alpha, h, products + space.rank + 2, clipped | over, evidence
+        products = products + jnp.where(R > 0, space.rank + 2, 0)
+        return alpha, h, products, clipped | over, evidence
 
-    none = jnp.zeros((), jnp.int32)
-    carry = (alpha, tree.zeros(lam), none, none > 0, no_evidence(rule.max_pieces, T, dtype))
+    evidence = no_evidence(table.shape[1], T, dtype)
+    carry = (alpha, tree.zeros(lam), path.head, jnp.asarray(False), evidence)
     alpha, h, products, clipped, evidence = lax.fori_loop(0, pieces, piece, carry)
     h, below = _exact_start(path, lam, alpha, h)
     size = tree.positive(tree.norm(h))
     parts = estimate_error(evidence, below.astype(dtype))
     subspace, freezing = (part.astype(size.dtype) / size for part in parts)
-    error = jnp.where(clipped, jnp.inf, subspace + freezing)
-    return _Outcome(h, error, subspace, freezing, products + path.head, pieces)
+    error = jnp.where(clipped, jnp.inf, widen(subspace + freezing))
+    return _Outcome(h, error, subspace, freezing, products, pieces)
 
 
 def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper, Array]:
@@ -167,14 +206,20 @@ def _sum_up(space: Space, C: Float[Array, "T+1 m+1"], R: Int[Array, ""]) -> Hype
 
 
 def _grow(
-    product: Product, space: Space, h: Hyper, first: Array, R: Array, T: int, rule: AdaptiveKrylov
+    product: Product,
+    space: Space,
+    h: Hyper,
+    first: Int[Array, ""],
+    R: Int[Array, ""],
+    T: int,
+    tol: Float[Array, ""],
+    most: Int[Array, ""],
 ) -> Space:
-    """Arnoldi steps until the last vector no longer matters.
+    """At most so many Arnoldi steps, until the last vector no longer matters.
 
     Two tests: what the last vector may add to h in this piece; and how much of the cotangent
     it carries, each step counting with the number of steps that are still to come.
     """
-    most, tol = space.H.shape[1], rule.rtol / 2
 
     def go_on(carry):
         space, done = carry
@@ -191,6 +236,6 @@ def _grow(
         ahead = jnp.maximum(first + R - 1 - i, 0).astype(last.dtype)
         carried = jnp.sum(only(sizes[:T])) + first.astype(last.dtype) * sizes[T]
         done = (lost <= tol * kept) & (jnp.sum(last * ahead) <= tol * carried)
-        return space, done & (space.rank >= min(LEAST, most))
+        return space, done & (space.rank >= LEAST)
 
     return lax.while_loop(go_on, body, (space, R < 1))[0]

@@ -8,8 +8,10 @@ If alpha_i goes on to contribute parts whose norms sum up to `older_i`, then e c
   what the next product would have acted on;
 - **freezing**: at the two ends of a piece, A and B on the cotangent there, against what the
   frozen pair gave. In between the difference is taken to grow with the path length from the
-  node. The two ends differ from the node in opposite directions, so their effects are added
-  with sign, plus half of their sizes for what does not cancel.
+  node, or, where steps are drawn (minibatches), to be as large everywhere. The effects of the two
+  ends are added with sign, because a drift has opposite signs on the two sides of the node, plus
+  a third of their sizes for what does not cancel. Those of different pieces are
+  added like independent errors.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +23,7 @@ from jaxtyping import Array, Float, Int
 from . import _tree as tree
 from ._arnoldi import Product, Space
 
-UNCERTAIN = 0.5
+UNCERTAIN = 1 / 3
 
 
 class Evidence(NamedTuple):
@@ -104,22 +106,39 @@ def estimate_error(
     subspace = jnp.sum((reach_A + pieces.norm_B[..., None]) * pieces.missing)
     through = pieces.side * pieces.size[..., None, :]
     freezing = _drift(jnp.sum(through * gain[..., None, :], axis=-1), pieces.drift_A)
-    return subspace, freezing + _drift(jnp.sum(through, axis=-1), pieces.drift_B)
+    freezing = freezing + _drift(jnp.sum(through, axis=-1), pieces.drift_B)
+    return subspace, jnp.linalg.norm(freezing)
 
 
-def _drift(weight: Float[Array, "p 2"], gram: Float[Array, "p 2 2"]) -> Float[Array, ""]:
-    """|sum of both ends| + half of (|one end| + |other end|), over all pieces."""
+def widen(error: Float[Array, ""]) -> Float[Array, ""]:
+    """From an error relative to the computed h to one relative to the true h.
+
+    With e = |error| / |h|, the true norm may be as small as |h| (1 - e); to first order that
+    makes e (1 + e). A frozen minibatch is the case: it adds up where many of them average out.
+    Beyond e = 1/2 the norm of h says little about the true one, and half of e is added.
+    """
+    return error * (1 + jnp.minimum(error, 0.5))
+
+
+def _drift(weight: Float[Array, "p 2"], gram: Float[Array, "p 2 2"]) -> Float[Array, " p"]:
+    """|sum of both ends| + a third of (|one end| + |other end|), for each piece."""
     both = jnp.einsum("pi,pij,pj->p", weight, gram, weight)
     alone = weight * jnp.sqrt(jnp.maximum(jnp.einsum("pii->pi", gram), 0.0))
-    return jnp.sum(jnp.sqrt(jnp.maximum(both, 0.0))) + UNCERTAIN * jnp.sum(alone)
+    return jnp.sqrt(jnp.maximum(both, 0.0)) + UNCERTAIN * jnp.sum(alone, axis=-1)
 
 
 def side_weights(
-    length: Float[Array, " T+1"], first: Int[Array, ""], node: Int[Array, ""], last: Int[Array, ""]
+    length: Float[Array, " T+1"],
+    drawn: Float[Array, ""],
+    first: Int[Array, ""],
+    node: Int[Array, ""],
+    last: Int[Array, ""],
 ) -> Float[Array, "2 T"]:
     """For i = 0, ..., T-1: the part of the path from the node to either end at step last - i.
 
-    Row 0 is the late end, row 1 the early one; zero outside the piece.
+    What is drawn anew in each step is as far from the node next to it as at the ends: the
+    weights are at least `drawn`. Row 0 is the late end, row 1 the early one; zero outside
+    the piece.
     """
     T = length.shape[0] - 1
     t = last - jnp.arange(T, dtype=jnp.int32)
@@ -128,4 +147,4 @@ def side_weights(
     ends = jnp.abs(jnp.stack([length[last], length[first]]) - length[node])
     part = way[None] / jnp.where(ends > 0, ends, jnp.inf)[:, None]
     belongs = inside[None] & jnp.stack([t > node, t < node])
-    return jnp.where(belongs, part, 0.0)
+    return jnp.where(belongs, jnp.maximum(part, drawn.astype(part.dtype)), 0.0)

@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from . import _tree as tree
 from ._arnoldi import Product
 from ._dynamics import AbstractDynamics
+from ._krylov import layout
 from ._reverse import start_vjp
 from ._types import Context, Hyper, State
 from ._unroll import capture, record, step_vjp
@@ -17,8 +19,9 @@ from ._unroll import capture, record, step_vjp
 HEAD = 8
 """The most first steps that are taken exactly."""
 
-VIOLENT = 1.4
-"""A step is violent if it moves the state this much further than the next one."""
+SHARE = 1 / 12
+"""A first step is violent if it makes this much of the path that is left. A piece takes about a
+dozen products for the path it covers; an exact step should not cover less for its one."""
 
 
 class Path(NamedTuple):
@@ -34,44 +37,64 @@ class Path(NamedTuple):
     """How far the state has travelled before step t."""
     head: Int[Array, ""]
     """How many first steps are to be exact."""
+    drawn: Float[Array, ""]
+    """How much of a step depends on its number alone: about 1 with minibatches, 0 without."""
 
 
-def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, max_pieces: int) -> Path:
-    """The inner loop, keeping the iterates that any number of pieces may ask for."""
+def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, table: np.ndarray) -> Path:
+    """The inner loop, keeping the first iterates and those that the table asks for."""
     begun = min(HEAD + 1, T)
     s, first = record(xi, lam, S, xi.start(lam, S), 0, begun)
     moves = jax.vmap(tree.norm)(_differences(first, s))
-    head = jnp.minimum(_violent_steps(moves), T)
-    levels = [2**i for i in range(max_pieces.bit_length())]
-    marks = [jnp.ravel(jnp.stack(cut(head, T, p, jnp.arange(p, dtype=jnp.int32)))) for p in levels]
-    times = jnp.sort(jnp.maximum(jnp.concatenate(marks), begun))
+    times = jnp.asarray(np.unique(np.maximum(table, begun)), jnp.int32)
     s, late, more = capture(xi, lam, S, s, begun, T - begun, times)
+    moves = jnp.concatenate([moves, more])
 
     def at(t):
         early = jax.tree.map(lambda a: a[jnp.clip(t, 0, begun - 1)], first)
         return jax.tree.map(lambda a, b: jnp.where(t < begun, a, b), early, late(t))
 
     product = lambda t: step_vjp(xi, lam, S, at(t), t)
-    moves = jnp.concatenate([jnp.zeros_like(moves[:1]), moves, more])
-    return Path(s, product, lambda a: start_vjp(xi, lam, S, a), jnp.cumsum(moves), head)
+    length = jnp.cumsum(jnp.concatenate([jnp.zeros_like(moves[:1]), moves]))
+    drawn = jnp.minimum(_redraw(xi, lam, S, T, at) / tree.positive(moves[-1]), 1.0)
+    start = lambda a: start_vjp(xi, lam, S, a)
+    return Path(s, product, start, length, _violent_steps(moves, begun), drawn)
+
+
+def _redraw(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, at: Callable) -> Array:
+    """How far the last step moves if it has the number of another one, from the same state.
+
+    Both are taken here, by the same arithmetic: s_T itself may differ by rounding.
+    """
+    t = jnp.asarray(T - 1, jnp.int32)
+    step = lambda number: tree.inexact(xi.advance(at(t), lam, S, number))
+    return tree.norm(tree.sub(step(t), step(jnp.abs(t - 1))))
+
+
+def pieces_table(T: int, max_pieces: int) -> np.ndarray:
+    """First step, node and last step of each of 1, 2, 4, ... pieces, as `Krylov` lays them out.
+
+    Row [i, j] is the j-th of 2^i pieces; rows without a piece have the last step -1.
+    """
+    levels = max_pieces.bit_length()
+    table = np.tile(np.array([0, 0, -1], np.int32), (levels, 2 ** (levels - 1), 1))
+    for i in range(levels):
+        cuts, nodes = layout(0, T, 2**i)
+        table[i, : len(nodes)] = np.stack([cuts[:-1], nodes, cuts[1:] - 1], axis=1)
+    return table
 
 
 def cut(
-    head: Int[Array, ""], T: int, pieces: int | Int[Array, ""], j: Int[Array, "..."]
-) -> tuple[Int[Array, "..."], Int[Array, "..."], Int[Array, "..."]]:
-    """First step, node and last step of the j-th of the equal pieces of head, ..., T - 1.
+    piece: Int[Array, "3"], head: Int[Array, ""]
+) -> tuple[Int[Array, ""], Int[Array, ""], Int[Array, ""], Int[Array, ""]]:
+    """First step, node, last step and number of steps of a piece, without the exact steps.
 
-    The node is the mean of t with the weight t, as in `Krylov`; behind violent first steps,
-    whose traces fade along the piece, it is the middle.
+    How many steps are exact is known behind the forward pass only, so the cuts do not depend
+    on it: exact steps shorten the first piece, or leave nothing of it.
     """
-    place = lambda j: head + ((T - head) * j) // pieces
-    a, b = place(j), place(j + 1)
-    x, y = a.astype(float), b.astype(float)
-    ramp = 2 / 3 * (x * x + x * y + y * y) / jnp.maximum(x + y, 1.0)
-    centre = jnp.where(head > 0, (x + y) / 2, ramp)
-    node = jnp.round(centre - 0.5).astype(a.dtype)
-    last = jnp.maximum(b - 1, a)
-    return a, jnp.clip(node, a, last), last
+    first = jnp.maximum(piece[0], head)
+    last = jnp.maximum(piece[2], first)
+    return first, jnp.clip(piece[1], first, last), last, jnp.maximum(piece[2] + 1 - first, 0)
 
 
 def _differences(states: State, end: State) -> PyTree:
@@ -80,8 +103,9 @@ def _differences(states: State, end: State) -> PyTree:
     return jax.tree.map(difference, tree.inexact(states), tree.inexact(end))
 
 
-def _violent_steps(moves: Float[Array, " n"]) -> Int[Array, ""]:
-    """The first steps up to one after the last violent one; 0 if none is violent."""
-    violent = moves[:-1] > VIOLENT * moves[1:]
-    upto = jnp.arange(moves.shape[0] - 1, dtype=jnp.int32) + 2
-    return jnp.minimum(jnp.max(jnp.where(violent, upto, 0), initial=0), HEAD)
+def _violent_steps(moves: Float[Array, " T"], begun: int) -> Int[Array, ""]:
+    """The violent steps from the first on, and one more; 0 if the first is not violent."""
+    left = jnp.cumsum(moves[::-1])[::-1]
+    violent = (moves > SHARE * left)[:begun]
+    count = jnp.sum(jnp.cumprod(violent.astype(jnp.int32)), dtype=jnp.int32)
+    return jnp.where(count > 0, jnp.minimum(count + 1, begun - 1), 0)
