@@ -1,6 +1,7 @@
 """The outer loop does what a hand-written one does, and says what happened."""
 
 import itertools
+import struct
 import time
 
 import jax
@@ -281,10 +282,26 @@ def test_mistakes_are_named(text):
         run(**MISTAKES[text])
 
 
+def events(path):
+    """(step, name, number) of every record in an event file: length, crc, event, crc, ..."""
+    from tensorboardX.proto import event_pb2
+
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        (n,) = struct.unpack_from("<Q", data, at)
+        event = event_pb2.Event.FromString(data[at + 12 : at + 12 + n])
+        yield from ((event.step, x.tag, x.simple_value) for x in event.summary.value)
+        at += 16 + n
+
+
 def test_event_files(tmp_path):
     pytest.importorskip("tensorboardX")
-    run(S=P.S, log_dir=tmp_path)
-    assert any(path.stat().st_size > 500 for path in tmp_path.iterdir())
+    got = run(S=P.S, log_dir=tmp_path)
+    (path,) = tmp_path.iterdir()
+    seen = {(step, name): x for step, name, x in events(path)}
+    for name in ("value", "h_norm"):
+        written = [seen[step, name] for step in range(1, 13)]
+        np.testing.assert_allclose(written, got.history[name], rtol=1e-6)
 
 
 def test_progress_bar(capfd):
