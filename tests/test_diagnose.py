@@ -162,6 +162,11 @@ def test_dictionary_and_plot():
     again = json.loads(json.dumps(d.as_dict()))
     np.testing.assert_allclose(again["error"], d.error)
     assert again["advice"] == d.advice and again["theory"]["symmetric"] is True
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    lines = d.plot().get_lines()
+    assert [line.get_label() for line in lines][1:3] == ["bound, Eq. 10", "bound, Eq. 9"]
+    np.testing.assert_allclose(lines[0].get_ydata(), d.bias)
 
 
 def test_memory_is_that_of_two_roots_of_the_horizon():

@@ -147,7 +147,10 @@ class Diagnosis:
 
     def plot(self, axis: Any = None) -> Any:
         """Bias and bounds against K, on a matplotlib axis."""
-        import matplotlib.pyplot as plt
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError("plot draws with matplotlib: pip install 'bilevax[plot]'.") from error
 
         axis = plt.subplots()[1] if axis is None else axis
         axis.semilogy(self.depths, self.bias, "o-", ms=3, label="bias of h_{T-K}")
