@@ -103,7 +103,7 @@ def test_krylov_is_flat_in_T():
 
 def test_krylov_holds_pieces_plus_rank_states():
     """And one for each exact step."""
-    pieces, ranks = [2, 8, 20], [4, 10, 20]
+    pieces, ranks = [2, 8, 20], [6, 10, 20]
     exact = [temporary(bx.Krylov(2, 4, K=K, head=K), 100) for K in pieces]
     assert slope(pieces, exact) == pytest.approx(2 * STATE, rel=0.05)
     by_piece = [temporary(bx.Krylov(p, 4), 100) for p in pieces]

@@ -61,8 +61,19 @@ def begin(a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
 
 def extend(space: Space, product: Product) -> Space:
     """One more Arnoldi step: one product gives A Q_j and B Q_j together."""
+    v, Bq = product(last(space))
+    return absorb(space, v, Bq, jnp.asarray(True))
+
+
+def last(space: Space) -> PyTree:
+    """Q_j, on which no product has been taken."""
+    return jax.tree.map(lambda q: q[space.rank], space.Q)
+
+
+def absorb(space: Space, v: PyTree, Bq: Hyper, wanted: Bool[Array, ""]) -> Space:
+    """The space with v = A Q_j and B Q_j, if it is wanted; written in place, without a copy."""
     j = space.rank
-    v, Bq = product(jax.tree.map(lambda q: q[j], space.Q))
+    only = lambda x: jax.tree.map(lambda a: jnp.where(wanted, a, jnp.zeros_like(a)), x)
     before = tree.norm(v)
     column = jnp.zeros_like(space.H[:, 0])
     for _ in range(2):  # twice is enough, in float32 too
@@ -70,13 +81,14 @@ def extend(space: Space, product: Product) -> Space:
         v = tree.sub(v, tree.combine(c, space.Q))
         column = column + c
     beta = tree.norm(v)
-    closed = space.closed | (beta <= 10 * jnp.finfo(beta.dtype).eps * before)
-    inverse = jnp.where(closed, jnp.zeros_like(beta), 1 / jnp.where(closed, 1.0, beta))
+    closed = space.closed | (wanted & (beta <= 10 * jnp.finfo(beta.dtype).eps * before))
+    inverse = jnp.where(closed | ~wanted, 0.0, 1 / jnp.where(beta > 0, beta, 1.0))
     column = column.at[j + 1].set(jnp.where(closed, 0.0, beta))
     column = jnp.where(space.closed, 0.0, column)  # nothing leaves a space that is closed
     Q = tree.put(space.Q, j + 1, tree.scale(inverse, v))
-    BQ = None if space.BQ is None else tree.put(space.BQ, j, Bq)
-    return Space(space.length, Q, space.H.at[:, j].set(column), BQ, j + 1, closed)
+    BQ = None if space.BQ is None else tree.put(space.BQ, j, only(Bq))
+    H = space.H.at[:, j].set(only(column))
+    return Space(space.length, Q, H, BQ, j + wanted.astype(j.dtype), closed)
 
 
 def grow(space: Space, product: Product, n: int) -> Space:

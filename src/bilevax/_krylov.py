@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -12,13 +13,13 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from . import _check as check
 from . import _tree as tree
-from ._arnoldi import Product, Space, begin, extend, grow, power_sum, ritz
+from ._arnoldi import Product, Space, absorb, begin, grow, last, power_sum, ritz
 from ._dynamics import AbstractDynamics
 from ._reverse import start_vjp
 from ._rule import AbstractRule, Channel
 from ._say import say_if_missed
-from ._swing import LEAST, Swing, feel, middle, no_swing
-from ._types import Context, Hyper, Params, Pull, Time
+from ._swing import LEAST, Swing, direction, feel, middle, no_swing
+from ._types import Context, Hyper, Params, Pull, State, Time
 from ._unroll import capture, read_vjp, step_vjp
 
 EXPANDS = (
@@ -83,11 +84,9 @@ class Krylov(AbstractRule):
         rank = min(self.rank, int(max(np.diff(cuts), default=1)), M)
         keep_B = tree.size(lam) <= 4 * M
 
-        def centre(t, R):
-            s, turns = middle(xi, lam, S, at(t), t, rank < R)
-            return step_vjp(xi, lam, S, s, t), turns
-
-        nodes = _Nodes(product, centre, rank, keep_B, keep_B and LEAST <= rank < M)
+        linearise = lambda s, t: step_vjp(xi, lam, S, s, t)
+        centre = lambda t, R: middle(xi, lam, S, at(t), t, rank < R)
+        nodes = _Nodes(at, linearise, centre, rank, keep_B, keep_B and LEAST <= rank < M)
 
         def pull(alpha: Params):
             alpha, h = _exactly(product, T, K, pull_read(alpha), tree.zeros(lam))
@@ -131,10 +130,11 @@ def _exactly(
 class _Nodes(NamedTuple):
     """Where and how the steps of a piece are linearised."""
 
-    product: Callable[[Time], Product]
-    """At an iterate that was kept."""
-    centre: Callable[[Time, Int[Array, ""]], tuple[Product, Bool[Array, ""]]]
-    """In the middle of a swing, if the loop swings there, and whether it does."""
+    at: Callable[[Time], State]
+    """An iterate that was kept."""
+    linearise: Callable[[State, Time], Product]
+    centre: Callable[[Time, Int[Array, ""]], tuple[State, Bool[Array, ""]]]
+    """The middle of a swing, if the loop swings there, and whether it does."""
     rank: int
     keep_B: bool
     may_swing: bool
@@ -149,14 +149,14 @@ def _compress(nodes: _Nodes, cuts: np.ndarray, times: list[int], back: _Back) ->
     def piece(back: _Back, when):
         node, first, end = when
         space, swing, at_node = _explore(nodes, node, end - first, end - 1 - node, back)
-        (total, swung), last, over = power_sum(space, end - first, longest, swing.D, swing.sign)
+        (total, swung), end_c, over = power_sum(space, end - first, longest, swing.D, swing.sign)
         if nodes.keep_B:
             dh = tree.combine(total[:-1], space.BQ)
             dh = tree.add(dh, tree.scale(swung @ swing.y, swing.Ey))
         else:  # rank cotangents of lam would outweigh the states: one more product
             dh = at_node(tree.combine(total, space.Q))[1]
         missing = tree.norm(dh) * jnp.abs(total[space.rank]) / tree.positive(jnp.linalg.norm(total))
-        alpha, h = tree.combine(last, space.Q), tree.add(back.h, dh)
+        alpha, h = tree.combine(end_c, space.Q), tree.add(back.h, dh)
         return _Back(alpha, h, back.lost + missing, back.clipped | over), None
 
     newest_first = lambda x: jnp.asarray(x[::-1], jnp.int32)
@@ -171,17 +171,21 @@ def _explore(
     Where the loop swings, the last product measures the swing instead of extending the space;
     not where the space is exact without (R <= rank).
     """
-    rank, side = nodes.rank, nodes.product(node)
+    rank, s = nodes.rank, nodes.at(node)
     space = begin(back.alpha, back.h, rank, nodes.keep_B)
-    still = no_swing(space, back.h)
     if not nodes.may_swing:
-        return grow(space, side, rank), still, side
-    at_node, turns = nodes.centre(node, R)
+        at_node = nodes.linearise(s, node)
+        return grow(space, at_node, rank), no_swing(space, back.h), at_node
+    half, turns = nodes.centre(node, R)
+    at_node = nodes.linearise(half, node)
     space = grow(space, at_node, rank - 1)
     swings = turns & ritz(space)[0] & ~space.closed
-    with_swing = lambda: (space, feel(space, side, later))
-    space, swing = lax.cond(swings, with_swing, lambda: (extend(space, at_node), still))
-    return space, swing, at_node
+    choose = lambda a, b: jax.tree.map(lambda a, b: jnp.where(swings, a, b), a, b)
+    y = direction(space)
+    q = choose(tree.combine(y, space.Q), last(space))
+    v, Bv = nodes.linearise(choose(s, half), node)(q)  # one product, for the one or the other
+    swing = feel(space, y, v, Bv, later, swings)
+    return absorb(space, v, Bv, ~swings), swing, at_node
 
 
 def layout(first: int, last: int, pieces: int) -> tuple[np.ndarray, list[int]]:

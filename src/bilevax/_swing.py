@@ -20,10 +20,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from . import _tree as tree
-from ._arnoldi import Product, Space, ritz
+from ._arnoldi import Space, ritz
 from ._dynamics import AbstractDynamics
 from ._types import Context, Hyper, State, Time
 
@@ -51,6 +51,12 @@ def no_swing(space: Space, lam: Hyper) -> Swing:
     return Swing(y, jnp.zeros((y.size, y.size), y.dtype), tree.zeros(lam), jnp.ones_like(y[0]))
 
 
+def direction(space: Space) -> Float[Array, " m+1"]:
+    """y, the Ritz vector of the lowest Ritz value."""
+    low = lax.stop_gradient(ritz(space)[2][:, 0])
+    return jnp.concatenate([low, jnp.zeros_like(low[:1])])
+
+
 def middle(
     xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, may: Bool[Array, ""]
 ) -> tuple[State, Bool[Array, ""]]:
@@ -65,13 +71,14 @@ def middle(
     return eqx.combine(jax.tree.map(lambda h, x: jnp.where(swings, h, x), half, a), rest), swings
 
 
-def feel(space: Space, side: Product, steps: Int[Array, ""]) -> Swing:
-    """D and E from one product with the Jacobians at the node, `steps` before the piece ends."""
+def feel(
+    space: Space, y: Array, Ay: PyTree, By: Hyper, steps: Int[Array, ""], swings: Bool[Array, ""]
+) -> Swing:
+    """D and E from one product on y at the node, `steps` before the piece ends; else zero."""
     m = space.H.shape[1]
-    low = lax.stop_gradient(ritz(space)[2][:, 0])
-    y = jnp.concatenate([low, jnp.zeros_like(low[:1])])
-    Ay, By = side(tree.combine(y, space.Q))
-    Dy = tree.coordinates(space.Q, Ay) - space.H @ low
+    Dy = tree.coordinates(space.Q, Ay) - space.H @ y[:m]
     D = jnp.outer(Dy, y) + jnp.outer(y, Dy) - (y @ Dy) * jnp.outer(y, y)
     Ey = tree.sub(By, tree.combine(y[:m], space.BQ))
-    return Swing(y, D, Ey, jnp.where(steps % 2 == 0, 1.0, -1.0).astype(y.dtype))
+    sign = jnp.where(steps % 2 == 0, 1.0, -1.0).astype(y.dtype)
+    D, Ey = jax.tree.map(lambda a: jnp.where(swings, a, jnp.zeros_like(a)), (D, Ey))
+    return Swing(y, D, Ey, sign)

@@ -60,8 +60,9 @@ def first_update(
 
         >>> import bilevax as bx, jax.numpy as jnp, optax
         >>> optimizer = bx.first_update(optax.sgd(bx.decaying(1.0)), norm=0.6)
-        >>> optimizer.update(jnp.array([3.0, 4.0]), optimizer.init(jnp.zeros(2)))[0]
-        Array([-0.36, -0.48], dtype=float32)
+        >>> update, _ = optimizer.update(jnp.array([3.0, 4.0]), optimizer.init(jnp.zeros(2)))
+        >>> print(f"{jnp.linalg.norm(update):.3f}")
+        0.600
     """
     base.positive(norm, "norm", "give the length of the first update, as in norm=0.6")
     optimizer = optax.with_extra_args_support(optimizer)
