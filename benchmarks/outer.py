@@ -61,8 +61,8 @@ def toy() -> dict:
     return {"name": "toy", "per_second": n / a, "against_scan": a / b}
 
 
-def hypercleaning() -> dict:
-    """Seconds a hyper-iteration on the shape of the paper's hypercleaning."""
+def cleaning_problem():
+    """f, xi, lam, S in the shape of the paper's hypercleaning, on random data."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -74,12 +74,21 @@ def hypercleaning() -> dict:
     y = jax.random.randint(keys[1], (5000,), 0, 10)
     S = {"train": (x, y), "val": (jax.random.normal(keys[2], (5000, 785)), y)}
     losses = lambda w, data: optax.softmax_cross_entropy_with_integer_labels(data[0] @ w, data[1])
-    g = lambda w, lam, S: (
-        jnp.mean(jax.nn.sigmoid(lam) * losses(w, S["train"])) + 5e-4 * jnp.sum(w**2)
-    )
+    weighted = lambda w, lam, S: jnp.mean(jax.nn.sigmoid(lam) * losses(w, S["train"]))
+    g = lambda w, lam, S: weighted(w, lam, S) + 5e-4 * jnp.sum(w**2)
     f = lambda w, lam, S: jnp.mean(losses(w, S["val"]))
     xi = bx.Descent(g, bx.constant(jnp.zeros((785, 10))), optax.sgd(0.01))
-    optimizer, lam, n, T = optax.adam(0.1), jnp.zeros(5000), 6, 100
+    return f, xi, jnp.zeros(5000), S
+
+
+def hypercleaning() -> dict:
+    """Seconds a hyper-iteration on the shape of the paper's hypercleaning."""
+    import optax
+
+    import bilevax as bx
+
+    f, xi, lam, S = cleaning_problem()
+    optimizer, n, T = optax.adam(0.1), 6, 100
     step = bare_loop(f, xi, bx.Reverse(K=5), optimizer, T)
 
     def by_hand():

@@ -170,11 +170,19 @@ def _instantiate(alpha: Any):
 
 
 def check_problem(f: Objective, xi: AbstractDynamics, rule: AbstractRule) -> None:
-    check.function(f, "f", "(w, lam, S) -> scalar")
+    check_objective(f)
     check_loop(xi, rule)
 
 
 def check_loop(xi: AbstractDynamics, rule: AbstractRule) -> None:
+    check_dynamics(xi)
+    check.instance(rule, AbstractRule, "rule", "a rule, as in bx.Reverse(K=5)")
+
+
+def check_objective(f: Objective) -> None:
+    check.function(f, "f", "(w, lam, S) -> scalar")
+
+
+def check_dynamics(xi: AbstractDynamics) -> None:
     how = "an inner algorithm, as in bx.Descent(g, init, opt)"
     check.instance(xi, AbstractDynamics, "xi", how)
-    check.instance(rule, AbstractRule, "rule", "a rule, as in bx.Reverse(K=5)")

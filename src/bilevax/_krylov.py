@@ -79,12 +79,12 @@ class Krylov(AbstractRule):
         times = sorted({*range(head), *marks, *range(T - K, T)})
         s_T, at, _ = capture(xi, lam, S, xi.start(lam, S), 0, T, jnp.asarray(times, jnp.int32))
         w, pull_read = read_vjp(xi, s_T)
-        product = lambda t: step_vjp(xi, lam, S, at(t), t)
+        linearise = lambda s, t: step_vjp(xi, lam, S, s, t)
+        product = lambda t: linearise(at(t), t)
         M = tree.size(tree.inexact(s_T))
         rank = min(self.rank, int(max(np.diff(cuts), default=1)), M)
         keep_B = tree.size(lam) <= 4 * M
 
-        linearise = lambda s, t: step_vjp(xi, lam, S, s, t)
         centre = lambda t, R: middle(xi, lam, S, at(t), t, rank < R)
         nodes = _Nodes(at, linearise, centre, rank, keep_B, keep_B and LEAST <= rank < M)
 

@@ -64,6 +64,14 @@ def stack_of_zeros(n: int, x: PyTree) -> PyTree:
     return jax.tree.map(lambda a: jnp.zeros((n, *a.shape), a.dtype), x)
 
 
+def normal(key: Array, x: PyTree) -> PyTree:
+    """Random numbers in the shapes of x."""
+    leaves, treedef = jax.tree.flatten(x)
+    keys = jax.random.split(key, max(len(leaves), 1))
+    pairs = zip(keys, leaves, strict=False)
+    return treedef.unflatten([jax.random.normal(k, a.shape, a.dtype) for k, a in pairs])
+
+
 def put(Q: PyTree, j: Any, x: PyTree) -> PyTree:
     """Q with Q_j = x."""
     return jax.tree.map(lambda q, a: q.at[j].set(a), Q, x)

@@ -70,15 +70,20 @@ def require_visible(
         warnings.warn(text, InvisibleLeafWarning, stacklevel=2)
 
 
+def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:
+    """For each leaf of lam: does it enter through the start, through the steps?"""
+    return {
+        Channel.START: connected(lambda lam, s: xi.start(lam, S), lam, s),
+        Channel.STEP: connected(lambda lam, s: xi.advance(s, lam, S, 0), lam, s),
+    }
+
+
 def _reach(rule, xi, lam, S, T, s) -> dict[Channel, list[bool]]:
     def residual(lam, s):
         equilibrium = xi.equilibrium(s, lam, S, T - 1)
         return equilibrium.residual(equilibrium.x, lam)
 
-    reach = {
-        Channel.START: connected(lambda lam, s: xi.start(lam, S), lam, s),
-        Channel.STEP: connected(lambda lam, s: xi.advance(s, lam, S, 0), lam, s),
-    }
+    reach = entrances(xi, lam, S, s)
     if Channel.OPTIMUM in rule.sees():
         reach[Channel.OPTIMUM] = connected(residual, lam, s)
     return reach

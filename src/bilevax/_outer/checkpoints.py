@@ -37,13 +37,11 @@ class Checkpoints:
         self._options = ocp.CheckpointManagerOptions(
             max_to_keep=keep, enable_async_checkpointing=False, cleanup_tmp_directories=True
         )
-        self._args = ocp.args
+        self._args, self._manage = ocp.args, ocp.CheckpointManager
         self._open()
 
     def _open(self) -> None:
-        import orbax.checkpoint as ocp
-
-        self._manager = ocp.CheckpointManager(self.directory, options=self._options)
+        self._manager = self._manage(self.directory, options=self._options)
 
     def save(self, step: int, arrays: Arrays, about: dict[str, Any]) -> None:
         """Write a checkpoint; when this returns it is there, whole."""
@@ -55,9 +53,6 @@ class Checkpoints:
         )
         self._manager.save(step, args=args, force=True)
         self._manager.wait_until_finished()
-
-    def newest(self) -> int | None:
-        return self._manager.latest_step()
 
     def load(self, template: Any) -> Saved | None:
         """The newest checkpoint that is whole; None in an empty directory.

@@ -60,7 +60,7 @@ def begin(outer: Outer, lam: Hyper, w: Params | None) -> Run:
     with jax.numpy_dtype_promotion("standard"):
         opt = tree.strong(outer.optimizer.init(lam))
     none = jnp.zeros((), jnp.int32)
-    return Run(lam, opt, w, none, jnp.asarray(jnp.inf, tree.widest(lam)), none + 0)
+    return Run(lam, opt, w, none, jnp.asarray(jnp.inf, tree.widest(lam)), none)
 
 
 @eqx.filter_jit(donate="all-except-first")

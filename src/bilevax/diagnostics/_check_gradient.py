@@ -121,12 +121,7 @@ def check_gradient(
 
 def _directions(key: Any, lam: Hyper, n: int) -> Hyper:
     """n unit vectors in the space of lam, stacked."""
-    leaves, treedef = jax.tree.flatten(lam)
-    keys = jax.random.split(key, len(leaves))
-    draws = [
-        jax.random.normal(k, (n, *a.shape), a.dtype) for k, a in zip(keys, leaves, strict=True)
-    ]
-    v = treedef.unflatten(draws)
+    v = tree.normal(key, tree.stack_of_zeros(n, lam))
     return jax.vmap(lambda v: tree.scale(1 / tree.positive(tree.norm(v)), v))(v)
 
 

@@ -12,9 +12,9 @@ from jaxtyping import Array, Int
 from .. import _check as check
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._rule import Channel
+from .._hypergradient import check_dynamics, check_objective
 from .._types import Context, Hyper, Objective
-from .._visible import connected
+from .._visible import entrances
 from ._diagnosis import Diagnosis, Theory
 from ._spectrum import Spectrum, least_singular_value, spectrum, stationarity
 from ._sweep import Sweep, sweep
@@ -57,8 +57,8 @@ def diagnose(
         >>> print(bx.diagnose(p.f, p.xi, p.lam, p.S, T=p.T).advice[0])
         Reverse(K=16) is within 10 % of the whole hypergradient, Reverse(K=65) within 1 %.
     """
-    check.function(f, "f", "(w, lam, S) -> scalar")
-    check.instance(xi, AbstractDynamics, "xi", "an inner algorithm, as in bx.Descent(g, init, opt)")
+    check_objective(f)
+    check_dynamics(xi)
     T, lam = check.horizon(T), check.floating(lam, "lam")
     lanczos = check.integer(lanczos, "lanczos", "0 leaves the spectrum out", least=0)
     table = _depths(depths, T)
@@ -167,9 +167,8 @@ def _conclude(n: Any, depths: list[int], theory: Theory | None, xi, lam, S) -> D
     K = np.asarray(depths)
     size = float(n.h_norm)
     over = lambda x, y: np.divide(x, y, out=np.full_like(x, np.nan), where=np.asarray(y) != 0)
-    reach = len(n.parts) + 1
     return Diagnosis(
-        T=reach - 1,
+        T=len(n.parts),
         depths=K,
         bias=n.bias,
         error=over(n.bias, np.full_like(n.bias, size)),
@@ -191,18 +190,11 @@ def _only_start(xi: AbstractDynamics, lam: Hyper, S: Context) -> list[str]:
     """Leaves of lam that enter the inner loop through its initialisation alone."""
 
     def ask(lam, S):
-        s = jax.eval_shape(xi.start, lam, S)
-        reach = {
-            Channel.START: connected(lambda lam, s: xi.start(lam, S), lam, s),
-            Channel.STEP: connected(lambda lam, s: xi.advance(s, lam, S, 0), lam, s),
-        }
-        names.extend(
-            check.name_of("lam", path)
-            for (path, _), a, b in zip(
-                jax.tree_util.tree_leaves_with_path(lam), *reach.values(), strict=True
-            )
-            if a and not b
-        )
+        reach = entrances(xi, lam, S, jax.eval_shape(xi.start, lam, S))
+        leaves = jax.tree_util.tree_leaves_with_path(lam)
+        for (path, _), a, b in zip(leaves, *reach.values(), strict=True):
+            if a and not b:
+                names.append(check.name_of("lam", path))
 
     names: list[str] = []
     eqx.filter_eval_shape(ask, lam, S)

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from .. import _tree as tree
-from .._arnoldi import begin, extend
+from .._arnoldi import begin, grow
 from .._dynamics import AbstractDynamics
 from .._types import Context, Hyper, State, Time
 from .._unroll import step_vjp
@@ -38,9 +38,8 @@ def spectrum(
     product = step_vjp(xi, lam, S, s, t)
     x = tree.inexact(s)
     steps = min(steps, tree.size(x))
-    v = _random(jax.random.key(0), x)
-    space = begin(v, lam, steps, False)
-    space = lax.fori_loop(0, steps, lambda _, space: extend(space, product), space)
+    v = tree.normal(jax.random.key(0), x)
+    space = grow(begin(v, lam, steps, False), product, steps)
     H = space.H[:steps]
     skew = jnp.linalg.norm(H - H.T) / tree.positive(jnp.linalg.norm(H))
     values, vectors = jnp.linalg.eigh((H + H.T) / 2)
@@ -55,13 +54,6 @@ def spectrum(
 
 def _alive(Q: PyTree) -> Float[Array, " m+1"]:
     return (jax.vmap(tree.norm)(Q) > 0).astype(tree.widest(Q))
-
-
-def _random(key: Array, x: PyTree) -> PyTree:
-    leaves, treedef = jax.tree.flatten(x)
-    keys = jax.random.split(key, max(len(leaves), 1))
-    draw = lambda k, a: jax.random.normal(k, a.shape, a.dtype)
-    return treedef.unflatten([draw(k, a) for k, a in zip(keys, leaves, strict=False)])
 
 
 def _push(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time) -> Callable:
@@ -81,14 +73,10 @@ def _norm_B(xi, lam, S, s, t, x, rounds: int = 8) -> Float[Array, ""]:
         v = push(tree.scale(1 / tree.positive(size), b))
         return tree.scale(1 / tree.positive(tree.norm(v)), v), tree.norm(v)
 
-    v = _random(jax.random.key(1), x)
+    v = tree.normal(jax.random.key(1), x)
     v = tree.scale(1 / tree.positive(tree.norm(v)), v)
     start = (v, jnp.zeros((), tree.widest(x)))
-    return lax.fori_loop(0, rounds, lambda i, c: _same_types(body(i, c), c), start)[1]
-
-
-def _same_types(new, old):
-    return jax.tree.map(lambda a, b: a.astype(b.dtype), new, old)
+    return lax.fori_loop(0, rounds, lambda i, c: tree.cast_like(body(i, c), c), start)[1]
 
 
 def least_singular_value(

@@ -25,7 +25,6 @@ from .._unroll import read_vjp, record, step_vjp, unroll
 class Sweep(NamedTuple):
     """What one way there and back leaves behind."""
 
-    value: Float[Array, ""]
     slope: Params
     """grad_w f."""
     direct: Hyper
@@ -62,7 +61,7 @@ def sweep(
     (end, _), marks = lax.scan(forward, (s, jnp.asarray(left, jnp.int32)), None, length=n)
     w, pull_read = read_vjp(xi, end)
     scalar_f = lambda w, lam: check.scalar(f(w, lam, S), "f")
-    value, (slope, direct) = jax.value_and_grad(scalar_f, (0, 1))(w, lam)
+    slope, direct = jax.grad(scalar_f, (0, 1))(w, lam)
 
     def back(carry, s):
         alpha, h, sums, k = carry
@@ -88,5 +87,5 @@ def sweep(
     if left:
         marks = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, marks)
     return Sweep(
-        value, slope, direct, sums, tree.add(h, begun), alphas, parts, tree.norm(begun), marks, end
+        slope, direct, sums, tree.add(h, begun), alphas, parts, tree.norm(begun), marks, end
     )
