@@ -49,6 +49,7 @@ from ._outer.step_size import first_update as first_update
 from ._reverse import Reverse as Reverse
 from ._rule import AbstractRule as AbstractRule
 from ._rule import Channel as Channel
+from ._specification import parse_rule as parse_rule
 from ._visible import InvisibleLeafWarning as InvisibleLeafWarning
 from .diagnostics import Diagnosis as Diagnosis
 from .diagnostics import GradientCheck as GradientCheck

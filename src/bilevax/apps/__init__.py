@@ -1,0 +1,1 @@
+"""Tools that are used as they are, with scikit-learn's conventions."""

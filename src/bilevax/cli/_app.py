@@ -1,0 +1,29 @@
+"""The commands, put together. Exit codes: 0 done, 1 an error said in a sentence, 2 wrong usage,
+130 interrupted.
+"""
+
+import sys
+
+import typer
+
+app = typer.Typer(
+    name="bilevax",
+    help="Hypergradients for bilevel optimization: the paper's experiments, and tools.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def start() -> None:
+    """Run a command; what the user can mend ends in one sentence, not a traceback."""
+    try:
+        app()
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"bilevax: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("bilevax: interrupted; give --resume to go on.", err=True)
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""Data sets: found, fetched, verified, read. Imports no jax."""

@@ -1,0 +1,203 @@
+"""Runs on disk: `config.toml`, `env.json`, `records.jsonl`. Imports no jax.
+
+A run is a folder. Its records are flat JSON objects, one a line, only ever appended: a run
+that is killed loses at most the line it was writing, and that line is cut away when the run
+goes on.
+"""
+
+import json
+import os
+import platform
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Self
+
+Row = dict[str, Any]
+
+PACKAGES = ("bilevax", "jax", "jaxlib", "equinox", "optax", "lineax", "numpy", "scikit-learn")
+CONFIG, ENV, ROWS = "config.toml", "env.json", "records.jsonl"
+
+
+class RunError(ValueError):
+    """A folder that cannot be written to, or read, as a run."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it stands on disk."""
+
+    path: Path
+    config: Row
+    env: Row
+    rows: list[Row]
+
+    @property
+    def experiment(self) -> str:
+        return str(self.config.get("experiment", ""))
+
+    def of(self, kind: str, **where: Any) -> list[Row]:
+        """The records of a kind, and with these values."""
+        wanted = {"kind": kind} | where
+        return [row for row in self.rows if all(row.get(k) == v for k, v in wanted.items())]
+
+
+def load(path: str | os.PathLike) -> Run:
+    """Read a run.
+
+    **Arguments:**
+
+    - `path`: its folder.
+
+    **Returns:**
+
+    A `Run`; a line that a killed run left unfinished is not in it.
+    """
+    path = Path(path)
+    missing = [name for name in (CONFIG, ENV, ROWS) if not (path / name).is_file()]
+    if missing:
+        raise RunError(f"{path} is not a run: it has no {missing[0]}; give a folder that run made.")
+    try:
+        config = tomllib.loads((path / CONFIG).read_text("utf-8"))
+        env = json.loads((path / ENV).read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} is not a run that can be read: {error}.") from error
+    return Run(path, config, env, list(_rows(path / ROWS)))
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    whole, _ = _split(path)
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            yield json.loads(line)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise RunError(f"{path}, line {number}, is damaged: {error}.") from error
+
+
+def _split(path: Path) -> tuple[bytes, int]:
+    """The whole lines of a file, and how many bytes of a last, unfinished one follow."""
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    return content[:end], len(content) - end
+
+
+class Records:
+    """A run that is being written.
+
+    Rows are told apart by `keys`: one that is already there is not written again, so that a
+    run which resumes from a checkpoint may pass over the same ground.
+    """
+
+    def __init__(self, path: str | os.PathLike, config: Mapping[str, Any], *, resume: bool = False):
+        self.path = Path(path)
+        self._config = {k: v for k, v in config.items() if v is not None}
+        self._seen: set[tuple] = set()
+        if (self.path / CONFIG).exists():
+            self._go_on(resume)
+        else:
+            self._begin()
+        self._file = open(self.path / ROWS, "ab")
+
+    keys = ("kind", "objective", "rule", "K", "seed", "trial", "step", "y")
+
+    def _begin(self) -> None:
+        if self.path.exists() and any(self.path.iterdir()):
+            raise RunError(f"{self.path} is not empty and not a run; give another folder.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / ENV).write_text(json.dumps(environment(), indent=2) + "\n", "utf-8")
+        (self.path / ROWS).touch()
+        _replace(self.path / CONFIG, toml(self._config))  # last: with it, the folder is a run
+
+    def _go_on(self, resume: bool) -> None:
+        if not resume:
+            raise RunError(f"{self.path} holds a run; give --resume to go on, or another folder.")
+        there = load(self.path)
+        other = sorted(k for k in there.config | self._config if not self._same(there.config, k))
+        if other:
+            k = other[0]
+            got, had = self._config.get(k, "nothing"), there.config.get(k, "nothing")
+            raise RunError(
+                f"{self.path} holds a run with {k} = {had}, not {got}; use its settings."
+            )
+        _, loose = _split(self.path / ROWS)
+        if loose:
+            with open(self.path / ROWS, "r+b") as file:
+                file.truncate(os.path.getsize(self.path / ROWS) - loose)
+        self._seen = {self._key(row) for row in there.rows}
+
+    def _same(self, config: Row, k: str) -> bool:
+        plain = lambda value: json.loads(json.dumps(value))
+        return plain(config.get(k)) == plain(self._config.get(k))
+
+    def _key(self, row: Mapping[str, Any]) -> tuple:
+        return tuple(row.get(k) for k in self.keys)
+
+    def has(self, **where: Any) -> bool:
+        """Whether a row with exactly these keys is there."""
+        return self._key(where) in self._seen
+
+    def add(self, **row: Any) -> None:
+        """Append a row, unless it is there; it is on disk when this returns."""
+        if self.has(**row):
+            return
+        self._seen.add(self._key(row))
+        self._file.write(json.dumps(row, default=_plain).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and their scalars, as JSON knows them."""
+    return value.tolist()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(text, "utf-8")
+    os.replace(new, path)
+
+
+def toml(config: Mapping[str, Any]) -> str:
+    """A flat table of numbers, strings, and lists of them: JSON's spelling is TOML's."""
+    return "".join(
+        f"{k} = {json.dumps(v, ensure_ascii=False, allow_nan=False)}\n" for k, v in config.items()
+    )
+
+
+def environment() -> Row:
+    """Machine and versions, as every run keeps them."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Records to tables, figures and a page. Imports no jax."""
