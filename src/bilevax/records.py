@@ -98,7 +98,7 @@ class Records:
             self._go_on(resume)
         else:
             self._begin()
-        self._file = open(self.path / ROWS, "ab")
+        self._file = open(self.path / ROWS, "ab")  # noqa: SIM115
 
     keys = ("kind", "objective", "rule", "K", "seed", "trial", "step", "y")
 
