@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -140,10 +140,14 @@ class Records:
 
     def add(self, **row: Any) -> None:
         """Append a row, unless it is there; it is on disk when this returns."""
-        if self.has(**row):
-            return
-        self._seen.add(self._key(row))
-        self._file.write(json.dumps(row, default=_plain).encode() + b"\n")
+        self.extend([row])
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Append those rows that are not there; they are on disk when this returns."""
+        for row in rows:
+            if not self.has(**row):
+                self._seen.add(self._key(row))
+                self._file.write(json.dumps(row, default=_plain).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
