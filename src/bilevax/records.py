@@ -174,10 +174,11 @@ def _replace(path: Path, text: str) -> None:
 
 
 def toml(config: Mapping[str, Any]) -> str:
-    """A flat table of numbers, strings, and lists of them: JSON's spelling is TOML's."""
-    return "".join(
-        f"{k} = {json.dumps(v, ensure_ascii=False, allow_nan=False)}\n" for k, v in config.items()
-    )
+    """A flat table of numbers, strings, and lists of them: JSON's spelling is TOML's, but for
+    the delete character.
+    """
+    spell = lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "".join(f"{k} = {spell(v)}\n" for k, v in config.items()).replace("\x7f", "\\u007f")
 
 
 def environment() -> Row:
