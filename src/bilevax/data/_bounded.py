@@ -40,7 +40,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def refuse(path: Path, why: str) -> DataError:
-    return DataError(f"{path} {why}; get it again from its official address.")
+    return DataError(f"{path} {why}; get it again.")
 
 
 def sha256(path: Path) -> str:

@@ -27,7 +27,7 @@ def archive(
     labels: int,
     names: Sequence[str],
 ) -> Form:
-    """The official tar.gz: so many records in each member, of labels, the finest last, and pixels."""
+    """The official tar.gz: members of so many records, each labels, the finest last, and pixels."""
 
     def read(paths: Sequence[Path]) -> Split:
         sizes = {name: n * (labels + PIXELS) for name, n in {**train, **test}.items()}

@@ -117,8 +117,10 @@ def decode(paths: Sequence[Path], size: int = 28) -> Omniglot:
             raise refuse(path, f"has {entry.string}, which is no number of Omniglot's or a repeat")
         names[at] = alphabet, character
         images[at] = _image(path, entry.string, png, size)
-    for lack in np.argwhere(names[:, :, 0] == "")[:1]:
-        raise refuse(paths[lack[0] >= BACKGROUND], "has no drawing {1} of {0}".format(*lack + 1))
+    if not names.all():
+        i, j, _ = np.argwhere(names == "")[0].tolist()
+        lacks = paths[0 if i < BACKGROUND else 1]
+        raise refuse(lacks, f"has no drawing {j + 1} of character {i + 1}")
     alphabets, characters = names[:, 0].T.tolist()
     return Omniglot(images, tuple(alphabets), tuple(characters), _source(size))
 
