@@ -129,7 +129,7 @@ BAD_TAR = {
     "has 0 bytes of d/t, not 3,073": GOOD[:2],
     "has 3,073 bytes of d/a, not 6,146": [("d/a", GOOD[1][1]), *GOOD[1:]],
     "unpacks to more than": [("d/big", bytes(10_000_000)), *GOOD],
-    "labels up to 3 among 3 classes": [*GOOD[:2], ("d/t", records(1, 1, [3]))],
+    "labels 3 to 3 among 3 classes": [*GOOD[:2], ("d/t", records(1, 1, [3]))],
 }
 
 
@@ -197,10 +197,13 @@ BAD_NPZ = {
     "has no array x": {"z": PIXELS},
     "has images float64": subset("x", PIXELS.astype(float)),
     r"has images uint8\(3, 28, 28\)": subset("x", PIXELS[:, :28, :28, 0]),
-    "labels int64.* for 3 images": subset("x", PIXELS) | {"y_train": np.zeros(4, int)},
+    r"labels int64\(4,\) for images": subset("x", PIXELS) | {"y_train": np.zeros(4, int)},
     "labels float64": subset("x", PIXELS) | {"y_train": np.zeros(3)},
-    "labels up to 10 among 10": subset("x", PIXELS) | {"y_test": np.full(3, 10)},
-    "labels uint8.* for 0 images": subset("x", PIXELS[:0]) | {"y_train": np.zeros(0, np.uint8)},
+    "labels 10 to 10 among 10": subset("x", PIXELS) | {"y_test": np.full(3, 10)},
+    r"labels int64\(2,\) for images": {"x": PIXELS, "y": np.zeros(2, int)},
+    r"labels int64\(3,\) for images uint8\(\)": {"x": PIXELS[0, 0, 0, 0], "y": np.zeros(3, int)},
+    "labels -1 to": {"x": PIXELS, "y": np.full(3, -1)},
+    r"labels uint8\(0,\) for images": subset("x", PIXELS[:0]) | {"y_train": np.zeros(0, np.uint8)},
 }
 
 
@@ -242,8 +245,17 @@ def test_what_is_no_npz_is_refused(tmp_path, content):
         _bounded.npz_arrays(write(tmp_path / "a.npz", content))
 
 
-def test_features_must_be_finite(tmp_path):
-    nan = subset("f", np.full((3, 2), np.nan, np.float32))
+def test_features_of_all_images(tmp_path):
+    f, y = np.zeros((50_000, 1), np.float32), np.arange(50_000) % 10
+    arrays = {"f_train": f, "y_train": y, "f_test": f[:10_000], "y_test": y[:10_000]}
+    npz(tmp_path / "cifar10/cifar10_resnet18_features.npz", **arrays)
+    words = "ResNet-18 features of all images: 50,000 train and 10,000 test"
+    assert data.cifar10.features(tmp_path).source == words
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_features_must_be_finite(tmp_path, value):
+    nan = subset("f", np.full((3, 2), value))
     npz(tmp_path / "cifar10/cifar10_resnet18_features.npz", **nan)
     with pytest.raises(DataError, match="not a table of finite floats"):
         data.cifar10.features(tmp_path)

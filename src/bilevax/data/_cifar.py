@@ -15,6 +15,8 @@ from ._places import VARIABLE, found, places
 if TYPE_CHECKING:
     import numpy as np
 
+    Pair = tuple[np.ndarray, np.ndarray]
+
 PIXELS = 3 * 32 * 32
 ADDRESS = "https://www.cs.toronto.edu/~kriz/"
 
@@ -35,16 +37,18 @@ def archive(
         x_train, y_train = _records([members[name] for name in train], labels)
         x_test, y_test = _records([members[name] for name in test], labels)
         source = f"{what} all images: {len(x_train):,} train and {len(x_test):,} test"
-        return _checked(paths[0], Split(x_train, y_train, x_test, y_test, tuple(names), source))
+        y_train = _labels(paths[0], x_train, y_train, len(names))
+        y_test = _labels(paths[0], x_test, y_test, len(names))
+        return Split(x_train, y_train, x_test, y_test, tuple(names), source)
 
     return Form((file,), read)
 
 
-def _records(members: list[bytes], labels: int) -> "tuple[np.ndarray, np.ndarray]":
+def _records(members: list[bytes], labels: int) -> "Pair":
     import numpy as np
 
     records = [np.frombuffer(raw, np.uint8).reshape(-1, labels + PIXELS) for raw in members]
-    y = np.concatenate([r[:, labels - 1] for r in records]).astype(np.int32)
+    y = np.concatenate([r[:, labels - 1] for r in records])
     x = [r[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for r in records]
     return np.ascontiguousarray(np.concatenate(x)), y
 
@@ -66,9 +70,11 @@ def features(file: str, what: str, names: Sequence[str]) -> Form:
     def check(path: Path, f: "np.ndarray") -> "np.ndarray":
         import numpy as np
 
-        if f.dtype.kind != "f" or f.ndim != 2 or not np.isfinite(f).all():
+        with np.errstate(over="ignore"):
+            single = f.astype(np.float32) if f.dtype.kind == "f" else None
+        if single is None or f.ndim != 2 or not np.isfinite(single).all():
             raise refuse(path, f"has features {f.dtype}{f.shape}, not a table of finite floats")
-        return f.astype(np.float32)
+        return single
 
     return Form((file,), _npz("f", check, what, names))
 
@@ -81,22 +87,36 @@ def _npz(
 ) -> Callable[[Sequence[Path]], Split]:
     def read(paths: Sequence[Path]) -> Split:
         path, arrays = paths[0], npz_arrays(paths[0])
-        divided = f"{letter}_train" in arrays
-        keys = [letter + "_train", "y_train", letter + "_test", "y_test"][: 4 if divided else 0]
-        for key in keys or (letter, "y"):
-            if key not in arrays:
-                raise refuse(path, f"has no array {key}")
-        parts = [arrays[key] for key in keys] if keys else _divide(arrays[letter], arrays["y"])
-        x_train, y_train, x_test, y_test = parts
-        x_train, x_test = check(path, x_train), check(path, x_test)
-        split = Split(x_train, y_train, x_test, y_test, tuple(names), "")
-        words = _counts(_checked(path, split)) if divided else _pooled(len(arrays["y"]))
-        return _checked(path, split, f"{what} {words}")
+        whole = f"{letter}_train" not in arrays
+        ends = ("",) if whole else ("_train", "_test")
+        pairs = [_pair(path, arrays, letter + end, "y" + end, len(names)) for end in ends]
+        pairs = [(check(path, x), y) for x, y in pairs]
+        (x_train, y_train), (x_test, y_test) = _divide(*pairs[0]) if whole else pairs
+        words = _pooled(len(pairs[0][1])) if whole else _counts(y_train, y_test, len(names))
+        return Split(x_train, y_train, x_test, y_test, tuple(names), f"{what} {words}")
 
     return read
 
 
-def _divide(x: "np.ndarray", y: "np.ndarray") -> "list[np.ndarray]":
+def _pair(
+    path: Path, arrays: "Mapping[str, np.ndarray]", x_name: str, y_name: str, classes: int
+) -> "Pair":
+    for name in (x_name, y_name):
+        if name not in arrays:
+            raise refuse(path, f"has no array {name}")
+    return arrays[x_name], _labels(path, arrays[x_name], arrays[y_name], classes)
+
+
+def _labels(path: Path, x: "np.ndarray", y: "np.ndarray", classes: int) -> "np.ndarray":
+    """Labels as int32, one for each image, each of a class."""
+    if y.dtype.kind not in "iu" or not x.shape or y.shape != x.shape[:1] or not len(y):
+        raise refuse(path, f"has labels {y.dtype}{y.shape} for images {x.dtype}{x.shape}")
+    if y.min() < 0 or y.max() >= classes:
+        raise refuse(path, f"has labels {y.min()} to {y.max()} among {classes} classes")
+    return y.astype("i4")
+
+
+def _divide(x: "np.ndarray", y: "np.ndarray") -> "list[Pair]":
     """Of each class the first four fifths, and the rest, both in the order they came in."""
     import numpy as np
 
@@ -104,37 +124,22 @@ def _divide(x: "np.ndarray", y: "np.ndarray") -> "list[np.ndarray]":
     for label in np.unique(y):
         of_class = np.flatnonzero(y == label)
         train[of_class[: len(of_class) * 4 // 5]] = True
-    train, x = train[: len(x)], x[: len(y)]
-    return [x[train], y[train], x[~train], y[~train]]
+    return [(x[train], y[train]), (x[~train], y[~train])]
 
 
 def _pooled(n: int) -> str:
     return f"{n:,} images divided here: of each class the first four fifths train, the rest test"
 
 
-def _counts(split: Split) -> str:
+def _counts(y_train: "np.ndarray", y_test: "np.ndarray", classes: int) -> str:
     import numpy as np
 
-    counts = [np.bincount(y, minlength=len(split.names)) for y in (split.y_train, split.y_test)]
-    if all(len(set(count.tolist())) == 1 for count in counts):
-        train, test = (int(count[0]) for count in counts)
-        return f"a balanced subset: {train:,} train and {test:,} test images a class"
-    return f"a subset: {len(split.y_train):,} train and {len(split.y_test):,} test images"
-
-
-def _checked(path: Path, split: Split, source: str | None = None) -> Split:
-    """A split whose parts fit each other, with int32 labels."""
-    import numpy as np
-
-    labels = []
-    for x, y in ((split.x_train, split.y_train), (split.x_test, split.y_test)):
-        if y.dtype.kind not in "iu" or y.shape != (len(x),) or not len(y):
-            raise refuse(path, f"has labels {y.dtype}{y.shape} for {len(x):,} images")
-        if y.min() < 0 or y.max() >= len(split.names):
-            raise refuse(path, f"has labels up to {y.max()} among {len(split.names)} classes")
-        labels.append(y.astype(np.int32))
-    words = split.source if source is None else source
-    return Split(split.x_train, labels[0], split.x_test, labels[1], split.names, words)
+    if (len(y_train), len(y_test)) == (50_000, 10_000):
+        return "all images: 50,000 train and 10,000 test"
+    train, test = (np.bincount(y, minlength=classes) for y in (y_train, y_test))
+    if np.ptp(train) == np.ptp(test) == 0:
+        return f"a balanced subset: {train[0]:,} train and {test[0]:,} test images a class"
+    return f"a subset: {len(y_train):,} train and {len(y_test):,} test images"
 
 
 def find_features(dataset: Dataset, data_dir: str | os.PathLike | None) -> Split:
