@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from ._data import data_app
 from ._run import list_experiments, run
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command("list")(list_experiments)
 app.command("run")(run)
+app.add_typer(data_app, name="data")
 
 
 def start() -> None:

@@ -23,11 +23,17 @@ from .._outer.step_size import first_update
 from .._reverse import Reverse
 from .._specification import parse_rule
 from .._tree import norm
+from ..data import digits, fashion_mnist, mnist
 from ..records import Records
 from ._corrupt import Corrupted, corrupt
 from ._cost import costs
 from ._follow import follow
 
+LOAD = {
+    "mnist": mnist.load,
+    "fashion-mnist": fashion_mnist.load,
+    "digits": lambda data_dir: digits.load(),
+}
 THRESHOLDS = {"f1_4": -4.0, "f1_3": -3.0, "f1_1": -1.0}
 
 
@@ -120,9 +126,9 @@ def f1(marked: Array, wrong: Array) -> Array:
 
 def load(config: Config, data_dir: str | None = None) -> Corrupted:
     """The data of a seed: all of the set, scaled to [0, 1], split anew."""
-    from .. import data
-
-    sets = data.DATASETS[config.data].load(data_dir)
+    if config.data not in LOAD:
+        raise ValueError(f"data {config.data!r} is not known; give one of {', '.join(LOAD)}.")
+    sets = LOAD[config.data](data_dir)
     x = np.concatenate([sets.x_train, sets.x_test]).reshape(-1, sets.x_train[0].size)
     y = np.concatenate([sets.y_train, sets.y_test]).astype(np.int32)
     x = x.astype(np.float32) / x.max()
