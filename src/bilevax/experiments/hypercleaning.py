@@ -106,7 +106,7 @@ def problem(data: Corrupted, config: Config) -> tuple[Descent, Array, dict[str, 
 @jax.jit
 def _measure(lam: Array, w: Array, h: Array, S: dict[str, Array]) -> dict[str, Array]:
     """Everything that Table 2, Figure 5 and the appendix show."""
-    right = lambda x, y: jnp.mean(jnp.argmax(x @ w.T, axis=1) == y)
+    right = lambda x, y: jnp.mean(jnp.argmax(x @ w.T, axis=1).astype(y.dtype) == y)
     marked, wrong = lam < THRESHOLDS["f1_4"], S["wrong"]
     return {
         "validation_loss": f(w, lam, S),
