@@ -6,6 +6,8 @@ import sys
 
 import typer
 
+from ._report import report
+
 app = typer.Typer(
     name="bilevax",
     help="Hypergradients for bilevel optimization: the paper's experiments, and tools.",
@@ -13,6 +15,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.callback()(lambda: None)  # a command has its name even if it is the only one
+app.command("report")(report)
 
 
 def start() -> None:
