@@ -34,8 +34,8 @@ def _series(axes: Axes, series: Series, chart: Chart) -> None:
     x, y = chart.drawn(series)
     marks = {"": {}, "dot": {"marker": "o", "markersize": 2.6}}
     marks["cross"] = {"marker": "X", "markersize": 10, "markeredgecolor": "white"}
-    style = ("--" if series.dashed else "-") if series.line else ""
-    (line,) = axes.plot(x, y, style, color=series.colour.light, lw=1.7, **marks[series.mark])
+    style = ("--" if series.dashed else "-") if series.line else "none"
+    (line,) = axes.plot(x, y, ls=style, color=series.colour.light, lw=1.7, **marks[series.mark])
     line.set_zorder(4 if series.mark == "cross" else 2)
     line.set_label(_text(series.label) or "_")
     if series.low is not None and series.high is not None:
@@ -46,8 +46,10 @@ def _series(axes: Axes, series: Series, chart: Chart) -> None:
 def _arrows(axes: Axes, arrows: Arrows) -> None:
     axes.quiver(
         arrows.x, arrows.y, arrows.dx, arrows.dy, angles="xy", scale_units="xy", scale=1,
-        color=arrows.colour.light, width=0.0045, headwidth=4.5, zorder=3, label=_text(arrows.label),
+        color=arrows.colour.light, width=0.0045, headwidth=4.5, zorder=3,
     )  # fmt: skip
+    sign = {"marker": "$\\rightarrow$", "ls": "none", "markersize": 13}
+    axes.plot([], [], color=arrows.colour.light, label=_text(arrows.label), **sign)
 
 
 def _contour(axes: Axes, contour: Contour) -> None:

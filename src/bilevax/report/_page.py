@@ -6,6 +6,7 @@ import html
 import json
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import groupby
 
 from plotly.offline import get_plotlyjs
 
@@ -73,12 +74,11 @@ def _policy(scripts: list[str]) -> str:
 def _section(index: int, section: Section) -> str:
     text = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in section.text)
     items = "\n".join(
-        item.html() if isinstance(item, Table) else _figure(item) for item in section.items
-    )
-    return (
-        f'<section id="s{index}"><h2>{html.escape(section.title)}</h2>{text}\n'
-        f'<div class="items">{items}</div></section>'
-    )
+        f'<div class="charts">{"".join(map(_figure, some))}</div>' if kind is Chart
+        else "\n".join(table.html() for table in some if isinstance(table, Table))
+        for kind, some in groupby(section.items, type)
+    )  # fmt: skip
+    return f'<section id="s{index}"><h2>{html.escape(section.title)}</h2>{text}\n{items}</section>'
 
 
 def _figure(chart: Chart) -> str:

@@ -19,27 +19,27 @@ CONTOUR = Colour("#c3c8d0", "#474d58")
 RED = Colour("#d1242f", "#ff6b6b")
 BLUE = Colour("#0a63b0", "#6cb6ff")
 ORANGE = Colour("#c2560c", "#ffa657")
-PINK = Colour("#b3408e", "#f59bd8")
-BROWN = Colour("#7a5c2e", "#d8b98a")
+TEAL = Colour("#00857a", "#4fd1c5")
+GREEN = Colour("#4d8b31", "#9ad67a")
 
-OTHERS = (ORANGE, PINK, BROWN, RED)
+OTHERS = (TEAL, GREEN, BLUE, MUTED)
 """For what has no place on a scale."""
 
 STEPS = 40
 
 
 def shade(position: float) -> Colour:
-    """A place on a scale from 0 to 1: viridis, without the end that the page would swallow."""
+    """A place on a scale from 0 to 1: plasma, without the end that the page would swallow."""
     position = round(position * STEPS) / STEPS
-    return Colour(_viridis(0.82 * position), _viridis(0.38 + 0.62 * position))
+    return Colour(_plasma(0.8 * position), _plasma(0.38 + 0.62 * position))
 
 
-def _viridis(position: float) -> str:
-    rgb = unlabel_rgb(sample_colorscale("Viridis", [position])[0])
+def _plasma(position: float) -> str:
+    rgb = unlabel_rgb(sample_colorscale("Plasma", [position])[0])
     return "#" + "".join(f"{round(part):02x}" for part in rgb)
 
 
-PLAIN = (INK, MUTED, GRID, CONTOUR, RED, BLUE, ORANGE, PINK, BROWN)
+PLAIN = (INK, MUTED, GRID, CONTOUR, RED, BLUE, ORANGE, TEAL, GREEN)
 
 
 def pairs() -> dict[str, str]:

@@ -95,7 +95,7 @@ def _layout(chart: Chart) -> go.Layout:
         height=HEIGHT, xaxis=x, yaxis=y, shapes=shapes, showlegend=chart.legend_is_shown,
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
         font={"color": INK.light, "size": 13, "family": "system-ui, sans-serif"},
-        margin={"l": 64, "r": 12, "t": 12, "b": 48}, hovermode="closest",
+        margin={"l": 12, "r": 12, "t": 12, "b": 12}, hovermode="closest",
         legend={
             "orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12},
             "title": {"text": _text(chart.legend)}, "bgcolor": "rgba(0,0,0,0)",
@@ -109,7 +109,7 @@ def _axis(axis: Axis) -> dict:
         "gridcolor": GRID.light, "zeroline": False, "linecolor": GRID.light, "showline": True,
         "tickfont": {"color": MUTED.light, "size": 12}, "range": axis.limits,
     }  # fmt: skip
-    return common | ({"type": "log", "exponentformat": "power", "dtick": None} if axis.log else {})
+    return common | ({"type": "log", "exponentformat": "power", "nticks": 8} if axis.log else {})
 
 
 def _text(text: str) -> str:

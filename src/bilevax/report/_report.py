@@ -97,9 +97,10 @@ def _sections(name: str, runs: Sequence[Run]) -> list[Section]:
 def _page(runs: Sequence[Run]) -> Page:
     parts = _parts(runs)
     names = ", ".join(name or "without a name" for name, _ in parts)
-    line = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of bilevax"
+    line = "1 run." if len(runs) == 1 else f"{len(runs)} runs."
+    line += " Charts answer to the pointer; a click on a legend hides a line."
     sections = [section for _, part in parts for section in part]
-    return Page(names[:1].upper() + names[1:], line, (*sections, machines(runs)))
+    return Page(f"bilevax: {names}", line, (*sections, machines(runs)))
 
 
 def _files(sections: Sequence[Section], folder: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..records import Row, Run
-from ._chart import Axis, Chart
+from ._chart import Axis, Chart, Series
 from ._group import depth, group, suffix
 from ._page import Section
 from ._palette import BLUE, MUTED, ORANGE
@@ -42,19 +42,25 @@ STEP = Axis("hyper-iteration")
 def sections(runs: Sequence[Run]) -> list[Section]:
     """Four sections for each group of runs that differ in nothing but seed and rules."""
     groups = group(runs)
-    several = len(groups) > 1
-    return [s for i, g in enumerate(groups) for s in _Cleaning(g, suffix(i), several).sections()]
+    names = [_name(g[0]) for g in groups]
+    if len(set(names)) < len(names):
+        names = [g[0].path.name for g in groups]
+    wheres = [f" ({name})" for name in names] if len(groups) > 1 else [""]
+    parts = [_Cleaning(g, suffix(i), wheres[i]) for i, g in enumerate(groups)]
+    return [section for part in parts for section in part.sections()]
+
+
+def _name(run: Run) -> str:
+    return f"{run.config.get('data', 'unknown data')}, {run.config.get('preset', 'own settings')}"
 
 
 class _Cleaning:
     """One comparison of rules, over seeds."""
 
-    def __init__(self, runs: Sequence[Run], end: str, several: bool):
-        self.config, self.end = runs[0].config, end
+    def __init__(self, runs: Sequence[Run], end: str, where: str):
+        self.config, self.end, self.where = runs[0].config, end, where
         T = self.config.get("T")
         self.T = T if isinstance(T, int) else None
-        name = f"{self.config.get('data', 'unknown data')}, {self.config.get('preset', '?')}"
-        self.where = f" ({name}{end})" if several else ""
         self.seeds = Seeds(runs, self.T)
 
     def sections(self) -> list[Section]:
@@ -110,10 +116,9 @@ class _Cleaning:
         )  # fmt: skip
 
     def stationarity(self) -> Section:
-        seeds = self.seeds
         draw = lambda name, key, title, caption, axis: Chart(
             f"hypercleaning-{name}{self.end}", title, caption + self._bands(), STEP, axis,
-            tuple(seeds.curve(r, key, self._name(r), seeds.colours[r]) for r in seeds.rules),
+            tuple(self._curve(rule, key) for rule in self.seeds.rules),
             legend="K",
         )  # fmt: skip
         text = "The gradient is the true one, by full back-propagation, whatever rule λ follows."
@@ -129,6 +134,10 @@ class _Cleaning:
         )  # fmt: skip
         return Section(f"Figure 5. Does it become stationary?{self.where}", (text,), charts)
 
+    def _curve(self, rule: str, key: str) -> Series:
+        beside = depth(rule, self.T) is None
+        return self.seeds.curve(rule, key, self._name(rule), self.seeds.colours[rule], beside)
+
     def _bands(self) -> str:
         return " Mean over seeds, with one standard deviation." if self.seeds.several else ""
 
@@ -139,9 +148,10 @@ class _Cleaning:
     def _table(
         self, name: str, title: str, metrics: list, paper: dict[int, tuple], step: int | None
     ) -> Table:
-        columns = [Column("K", words=True), Column("hyper-iteration"), Column("seeds")]
+        columns = [Column("K", words=True)]
         for head, *_ in metrics:
             columns += [Column(head), Column("paper", paper=True)]
+        columns += [Column("step"), Column("seeds")]
         rows = []
         for rule in self.seeds.rules:
             at, there = self.seeds.last(rule) if step is None else (step, self.seeds.of(rule, step))
@@ -155,10 +165,10 @@ class _Cleaning:
     def _row(
         self, rule: str, step: int, there: Sequence[Row], metrics: list, theirs: Sequence[str]
     ) -> tuple[str, ...]:
-        cells = [self._name(rule), str(step), str(len(there))]
+        cells = [self._name(rule)]
         for (_, key, scale, digits), value in zip(metrics, theirs, strict=True):
             cells += [spread(self.seeds.values(there, key, scale), digits), value]
-        return tuple(cells)
+        return (*cells, str(step), str(len(there)))
 
     def cost(self) -> Section:
         text = "Time of a hypergradient, and memory of its compiled program beside its arguments."
@@ -166,11 +176,11 @@ class _Cleaning:
         if not self.seeds.costs:
             return Section(title, (text, "No cost is recorded in these runs."))
         heads = "ms", "× forward pass", "MB", "MB, forward pass"
-        columns = (Column("K", words=True), Column("seeds"), *map(Column, heads))
+        columns = (Column("K", words=True), *map(Column, heads), Column("seeds"))
         rows = []
         for rule in self.seeds.colours:
             if there := self.seeds.costs.get(rule):
-                rows.append((self._name(rule), str(len(there)), *_costs(self.seeds, there)))
+                rows.append((self._name(rule), *_costs(self.seeds, there), str(len(there))))
         table = Table(f"hypercleaning-cost{self.end}", "Time and memory", columns, tuple(rows))
         return Section(title, (text,), (table,))
 

@@ -14,6 +14,10 @@ from ._table import Column, Table
 NAMES = {"f": "f", "f~": "f̃"}
 FILES = {"f": "f", "f~": "f-tilde"}
 STEP = Axis("hyper-iteration")
+LIMITS = {
+    "f": "Every K comes as near as the steps allow.",
+    "f~": "A line that becomes level has found a limit that is not the optimum.",
+}
 PULL = 5.0
 """f̃ is f and 5 |λ - (1, 0)|²."""
 
@@ -69,8 +73,8 @@ class _Toy:
         return grid and Chart(
             f"toy-surface{self.end}", "The outer objective f",
             "The sine makes valleys and saddles; the inner loop, stopped early, moves the optimum "
-            "away from the origin.",
-            Axis("λ₁"), Axis("λ₂"), self.optimum("f"), Contour(*grid, filled=True, levels=40),
+            "away from the origin, to the red X.",
+            Axis("λ₁"), Axis("λ₂"), self.optimum("f", ""), Contour(*grid, filled=True, levels=40),
         )  # fmt: skip
 
     def bias(self) -> Chart | None:
@@ -105,7 +109,7 @@ class _Toy:
         charts = [
             draw(
                 "distance", "distance", f"Distance to the optimum of {name}",
-                "Level lines are limits away from the optimum.", "|λ − λ*|",
+                LIMITS[objective], "|λ − λ*|",
             ),
             draw(
                 "gradient", "gradient_norm", f"The true gradient of {name}",
@@ -139,7 +143,7 @@ class _Toy:
                 rows += [_ends(name, str(K), row) for row in self._iterates(objective, K)[-1:]]
             there = self.run.of("optimum", objective=objective)
             rows += [_ends(name, "optimum", row) for row in there]
-        heads = "K", "hyper-iteration", "λ₁", "λ₂", "value", "|λ − λ*|", "|gradient|"
+        heads = "K", "step", "λ₁", "λ₂", "value", "|λ − λ*|", "|gradient|"
         columns = (Column("objective", words=True), *map(Column, heads))
         title = "Where the trajectories end"
         return Table(f"toy-ends{self.end}", title, columns, tuple(rows)) if rows else None
@@ -156,10 +160,10 @@ class _Toy:
         lift = lambda a, b: PULL * ((a - 1) ** 2 + b**2)
         return x, y, [[z[i][j] + lift(a, b) for j, a in enumerate(x)] for i, b in enumerate(y)]
 
-    def optimum(self, objective: str) -> tuple[Series, ...]:
+    def optimum(self, objective: str, label: str = "optimum") -> tuple[Series, ...]:
         rows = self.run.of("optimum", objective=objective)
         x, y = _column(rows, "lam_1"), _column(rows, "lam_2")
-        return (Series(x, y, "optimum", RED, line=False, mark="cross"),) if rows else ()
+        return (Series(x, y, label, RED, line=False, mark="cross"),) if rows else ()
 
     def _iterates(self, objective: str, K: int) -> list[Row]:
         return _in_order(self.run.of("iterate", objective=objective, K=K))
