@@ -1,4 +1,4 @@
-"""Runs as the experiments would write them: the toy problem in closed form, hypercleaning made up."""
+"""Runs as experiments write them: the toy problem in closed form, hypercleaning made up."""
 
 import numpy as np
 
@@ -88,8 +88,9 @@ def write_cleaning(path, seed=0, steps=1000, stop=None, rules=RULES, every=50, c
                 row = evaluation(index, step, noise)
                 records.add(kind="evaluation", rule=rule, seed=seed, step=step, **row)
         for index, rule in enumerate(rules if cost else ()):
+            seconds = 0.4 + 0.1 * index + 0.01 * noise.random()
             records.add(
-                kind="cost", rule=rule, seed=seed, seconds=0.4 + 0.1 * index + 0.01 * noise.random(),
+                kind="cost", rule=rule, seed=seed, seconds=seconds,
                 forward_seconds=0.35, bytes=10**6 * 3 ** (index + 1), forward_bytes=2 * 10**6,
             )  # fmt: skip
 

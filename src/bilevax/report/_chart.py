@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from ._palette import BLUE, INK, Colour
+from ._palette import BLUE, Colour
 
 Numbers = Sequence[float]
 
@@ -54,7 +54,7 @@ class Arrows:
     dx: Numbers
     dy: Numbers
     label: str = ""
-    colour: Colour = INK
+    colour: Colour = BLUE
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Chart:
     equal: bool = False
     level: float | None = None
     """Where a thin horizontal line is."""
-    legend: str = field(default="")
+    legend: str = ""
     """What the labels are values of."""
 
     def drawn(self, series: Series) -> tuple[list[float], list[float]]:

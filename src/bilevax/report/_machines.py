@@ -13,13 +13,16 @@ def machines(runs: Sequence[Run]) -> Section:
     words = lambda *names: tuple(Column(name, words=True) for name in names)
     settings = tuple((run.path.name, str(len(run.rows)), _settings(run)) for run in runs)
     columns = (Column("run", words=True), Column("records"), Column("settings", words=True))
-    places = tuple((run.path.name, _machine(run), _versions(run)) for run in runs)
+    places: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        places.setdefault((_machine(run), _versions(run)), []).append(run.path.name)
+    rows = tuple((", ".join(names), *place) for place, names in places.items())
     return Section(
         "Runs, machines and versions",
         (),
         (
             Table("settings", "Settings", columns, settings),
-            Table("machines", "Machines", words("run", "machine", "versions"), places),
+            Table("machines", "Machines", words("runs", "machine", "versions"), rows),
         ),
     )
 

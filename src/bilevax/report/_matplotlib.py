@@ -46,7 +46,7 @@ def _series(axes: Axes, series: Series, chart: Chart) -> None:
 def _arrows(axes: Axes, arrows: Arrows) -> None:
     axes.quiver(
         arrows.x, arrows.y, arrows.dx, arrows.dy, angles="xy", scale_units="xy", scale=1,
-        color=arrows.colour.light, width=0.0045, headwidth=4.5, zorder=3,
+        color=arrows.colour.light, width=0.006, headwidth=4, zorder=3,
     )  # fmt: skip
     sign = {"marker": "$\\rightarrow$", "ls": "none", "markersize": 13}
     axes.plot([], [], color=arrows.colour.light, label=_text(arrows.label), **sign)

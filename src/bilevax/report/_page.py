@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
@@ -73,12 +74,15 @@ def _policy(scripts: list[str]) -> str:
 
 def _section(index: int, section: Section) -> str:
     text = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in section.text)
-    items = "\n".join(
-        f'<div class="charts">{"".join(map(_figure, some))}</div>' if kind is Chart
-        else "\n".join(table.html() for table in some if isinstance(table, Table))
-        for kind, some in groupby(section.items, type)
-    )  # fmt: skip
+    items = "\n".join(_row(list(some)) for _, some in groupby(section.items, type))
     return f'<section id="s{index}"><h2>{html.escape(section.title)}</h2>{text}\n{items}</section>'
+
+
+def _row(items: Sequence[Table | Chart]) -> str:
+    """Charts stand side by side, tables one below the other."""
+    tables = "\n".join(item.html() for item in items if isinstance(item, Table))
+    charts = "\n".join(_figure(item) for item in items if isinstance(item, Chart))
+    return tables or f'<div class="charts">{charts}</div>'
 
 
 def _figure(chart: Chart) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from ._chart import Arrows, Numbers, Series
-from ._palette import INK
+from ._palette import TEAL
 
 Range = tuple[float, float]
 Grid = tuple[list[float], list[float], list[list[float]]]
@@ -47,4 +47,4 @@ def directions(points: Iterable[Sequence[float]], length: float, label: str) -> 
         if far and math.isfinite(x + y) and 0 < size < math.inf:
             kept.append((x, y, -length * dx / size, -length * dy / size))
     x, y, dx, dy = ([arrow[i] for arrow in kept] for i in range(4))
-    return Arrows(x, y, dx, dy, label, INK) if kept else None
+    return Arrows(x, y, dx, dy, label, TEAL) if kept else None

@@ -62,10 +62,10 @@ def _arrows(arrows: Arrows) -> go.Scatter:
         y += [b, b + db, None]
     return go.Scatter(
         x=x, y=y, name=_text(arrows.label), mode="lines+markers", hoverinfo="skip",
-        line={"color": arrows.colour.light, "width": 1.3},
+        line={"color": arrows.colour.light, "width": 1.8},
         marker={
             "color": arrows.colour.light, "symbol": "arrow", "angleref": "previous",
-            "size": [0, 8, 0] * len(arrows.x), "opacity": 1,
+            "size": [0, 10, 0] * len(arrows.x), "opacity": 1,
         },
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def _axis(axis: Axis) -> dict:
     common = {
         "title": {"text": _text(axis.label), "standoff": 8}, "automargin": True,
         "gridcolor": GRID.light, "zeroline": False, "linecolor": GRID.light, "showline": True,
-        "tickfont": {"color": MUTED.light, "size": 12}, "range": axis.limits,
+        "tickfont": {"color": MUTED.light, "size": 10 if axis.log else 12}, "range": axis.limits,
     }  # fmt: skip
     return common | ({"type": "log", "exponentformat": "power", "nticks": 8} if axis.log else {})
 

@@ -54,14 +54,17 @@ class Seeds:
         return step, self.of(rule, step)
 
     def unfinished(self, steps: Any) -> tuple[str, ...]:
-        """A sentence for each rule and seed that stops before the end."""
+        """A sentence for the rules and the seed that stop before the end."""
         if not isinstance(steps, int):
             return ()
-        ends = [(r, seed, max(rows)) for r in self.rules for seed, rows in self._rows[r].items()]
+        stops: dict[tuple[int, int], list[str]] = {}
+        for rule in self.rules:
+            for seed, rows in self._rows[rule].items():
+                if max(rows) < steps:
+                    stops.setdefault((seed, max(rows)), []).append(rule)
         return tuple(
-            f"{rule}, seed {seed}, stops at hyper-iteration {end} of {steps}."
-            for rule, seed, end in ends
-            if end < steps
+            f"Seed {seed} stops at hyper-iteration {end} of {steps}: {', '.join(rules)}."
+            for (seed, end), rules in stops.items()
         )
 
     def values(self, rows: Sequence[Row], key: str, scale: float) -> list[float]:

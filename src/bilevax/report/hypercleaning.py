@@ -139,7 +139,11 @@ class _Cleaning:
         return self.seeds.curve(rule, key, self._name(rule), self.seeds.colours[rule], beside)
 
     def _bands(self) -> str:
-        return " Mean over seeds, with one standard deviation." if self.seeds.several else ""
+        return (
+            " Mean over the seeds recorded there, with one standard deviation."
+            if self.seeds.several
+            else ""
+        )
 
     def _name(self, rule: str) -> str:
         K = depth(rule, self.T)
@@ -157,7 +161,7 @@ class _Cleaning:
             at, there = self.seeds.last(rule) if step is None else (step, self.seeds.of(rule, step))
             theirs = paper.get(depth(rule, self.T) or 0, ("",) * len(metrics))
             rows.append(self._row(rule, at, there, metrics, theirs))
-        notes = self.seeds.unfinished(self.config.get("steps")) if step is None else ()
+        notes = self.seeds.unfinished(self.config.get("steps")) if metrics is QUALITY else ()
         if self.seeds.several:
             notes = ("Mean ± standard deviation over seeds.", *notes)
         return Table(name, title, tuple(columns), tuple(rows), notes)
