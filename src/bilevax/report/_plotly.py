@@ -113,5 +113,6 @@ def _axis(axis: Axis) -> dict:
 
 
 def _text(text: str) -> str:
-    """plotly reads some tags in text; here there are none. %{...} would be a template."""
-    return html.escape(text, quote=False).replace("%{", "%\u200b{")
+    """plotly reads tags, $mathematics$ and %{templates} in text; here there are none."""
+    text = html.escape(text, quote=False)
+    return text.replace("$", "&#36;").replace("%{", "%&#123;")
