@@ -30,6 +30,7 @@ from ._dynamics import AbstractDynamics as AbstractDynamics
 from ._dynamics import Descent as Descent
 from ._dynamics import Dynamics as Dynamics
 from ._dynamics import Equilibrium as Equilibrium
+from ._dynamics import Prepared as Prepared
 from ._dynamics import constant as constant
 from ._forward import Forward as Forward
 from ._hypergradient import Estimate as Estimate

@@ -12,7 +12,7 @@ from . import _check as check
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
 from ._reverse import Reverse
-from ._rule import AbstractRule
+from ._rule import AbstractRule, apply
 from ._types import Context, Hyper, Objective, Params, Report, Scalar
 from ._visible import require_visible
 
@@ -72,7 +72,7 @@ def estimate(
 ) -> Estimate:
     """The estimate itself, without the test for finite values."""
     scalar_f = lambda w, lam: check.scalar(f(w, lam, S), "f")
-    w, pull = rule.vjp(xi, lam, S, T)
+    w, pull = apply(rule, xi, lam, S, T)
     value, (alpha, direct) = jax.value_and_grad(scalar_f, (0, 1))(w, lam)
     indirect, report = pull(alpha)
     return Estimate(value, tree.add(direct, indirect), w, report)
@@ -132,7 +132,7 @@ def _solve(xi, lam, S, rule, T):
 
     def run(lam, fixed):
         xi, S = eqx.combine(fixed, static)
-        w, pull = rule.vjp(xi, lam, S, T)
+        w, pull = apply(rule, xi, lam, S, T)
         return check.finite(w, ~tree.all_finite(w)[None], [check.diverged(T)]), pull
 
     def forward(lam, fixed):

@@ -12,8 +12,9 @@ import abc
 import enum
 
 import equinox as eqx
+import jax
 
-from ._dynamics import AbstractDynamics
+from ._dynamics import AbstractDynamics, Prepared
 from ._types import Context, Hyper, Params, Pull
 
 
@@ -41,3 +42,19 @@ class AbstractRule(eqx.Module):
     @abc.abstractmethod
     def sees(self) -> Channel:
         """Which of the ways by which lam reaches w_T the pullback follows."""
+
+
+def apply(
+    rule: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+) -> tuple[Params, Pull]:
+    """`rule.vjp`, with what an inner algorithm prepares taken out of its loop."""
+    if not isinstance(xi, Prepared):
+        return rule.vjp(xi, lam, S, T)
+    mu, back = jax.vjp(lambda lam: xi.mu(lam, S), lam)
+    w, pull_mu = apply(rule, xi.xi, mu, S, T)
+
+    def pull(alpha: Params):
+        mu_bar, report = pull_mu(alpha)
+        return back(mu_bar)[0], report
+
+    return w, pull

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -140,10 +140,14 @@ class Records:
 
     def add(self, **row: Any) -> None:
         """Append a row, unless it is there; it is on disk when this returns."""
-        if self.has(**row):
-            return
-        self._seen.add(self._key(row))
-        self._file.write(json.dumps(row, default=_plain).encode() + b"\n")
+        self.extend([row])
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Append those rows that are not there; they are on disk when this returns."""
+        for row in rows:
+            if not self.has(**row):
+                self._seen.add(self._key(row))
+                self._file.write(json.dumps(row, default=_plain).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -170,10 +174,11 @@ def _replace(path: Path, text: str) -> None:
 
 
 def toml(config: Mapping[str, Any]) -> str:
-    """A flat table of numbers, strings, and lists of them: JSON's spelling is TOML's."""
-    return "".join(
-        f"{k} = {json.dumps(v, ensure_ascii=False, allow_nan=False)}\n" for k, v in config.items()
-    )
+    """A flat table of numbers, strings, and lists of them: JSON's spelling is TOML's, but for
+    the delete character.
+    """
+    spell = lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "".join(f"{k} = {spell(v)}\n" for k, v in config.items()).replace("\x7f", "\\u007f")
 
 
 def environment() -> Row:

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Int, PyTree
 
 from .. import _tree as tree
-from .._dynamics import AbstractDynamics, Descent, Dynamics, constant, everything
+from .._dynamics import AbstractDynamics, Descent, Dynamics, Prepared, constant, everything
 from .._hypergradient import estimate
 from .._rule import AbstractRule
 from .._types import Context, Hyper, Objective, Params, Report
@@ -148,6 +148,8 @@ def _one(outer: Outer, lam: Hyper, tau: Int[Array, ""], w: Params | None, S: Any
 
 def warmed(xi: AbstractDynamics, w: Params) -> AbstractDynamics:
     """xi started at w, which does not depend on lam: B_0 = 0 under every rule."""
+    if isinstance(xi, Prepared):
+        return Prepared(xi.prepare, warmed(xi.xi, w))
     if isinstance(xi, Descent):
         return Descent(xi.g, constant(w), xi.opt, xi.sample)
     if isinstance(xi, Dynamics) and xi.params is everything:

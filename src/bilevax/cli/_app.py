@@ -1,12 +1,14 @@
 """The commands, put together. Exit codes: 0 done, 1 an error said in a sentence, 2 wrong usage,
-130 interrupted.
+130 interrupted. With BILEVAX_DEBUG set, errors come with their traceback.
 """
 
+import os
 import sys
 
 import typer
 
 from ._report import report
+from ._run import list_experiments, run
 
 app = typer.Typer(
     name="bilevax",
@@ -15,7 +17,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.callback()(lambda: None)  # a command has its name even if it is the only one
+app.command("list")(list_experiments)
+app.command("run")(run)
 app.command("report")(report)
 
 
@@ -24,7 +27,7 @@ def start() -> None:
     try:
         app()
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
-        if "--debug" in sys.argv:
+        if os.environ.get("BILEVAX_DEBUG"):
             raise
         typer.echo(f"bilevax: {error}", err=True)
         sys.exit(1)

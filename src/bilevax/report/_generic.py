@@ -15,7 +15,7 @@ def sections(runs: Sequence[Run]) -> list[Section]:
 
 def _section(run: Run) -> Section:
     title = f"{run.experiment or 'An experiment without a name'}: {run.path.name}"
-    text = (f"{len(run.rows)} records. The last one of each kind stands below.",)
+    text = (f"Records: {len(run.rows)}. The last one of each kind stands below.",)
     last = {str(row.get("kind", "")): row for row in run.rows}
     tables = [_pairs(f"{run.path.name}-settings", "Settings", run.config)]
     tables += [

@@ -31,7 +31,7 @@ STEPS = 40
 def shade(position: float) -> Colour:
     """A place on a scale from 0 to 1: plasma, without the end that the page would swallow."""
     position = round(position * STEPS) / STEPS
-    return Colour(_plasma(0.8 * position), _plasma(0.38 + 0.62 * position))
+    return Colour(_plasma(0.8 * position), _plasma(0.34 + 0.66 * position))
 
 
 def _plasma(position: float) -> str:

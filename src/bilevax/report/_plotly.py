@@ -109,7 +109,7 @@ def _axis(axis: Axis) -> dict:
         "gridcolor": GRID.light, "zeroline": False, "linecolor": GRID.light, "showline": True,
         "tickfont": {"color": MUTED.light, "size": 10 if axis.log else 12}, "range": axis.limits,
     }  # fmt: skip
-    return common | ({"type": "log", "exponentformat": "power", "nticks": 8} if axis.log else {})
+    return common | ({"type": "log", "exponentformat": "power", "nticks": 6} if axis.log else {})
 
 
 def _text(text: str) -> str:

@@ -125,7 +125,7 @@ class _Cleaning:
         charts = (
             draw(
                 "gradient", "gradient_norm", "|df/dλ| at the iterates",
-                "Level lines are biased limits; larger K lies lower.", Axis("|df/dλ|", log=True),
+                "A line that becomes level above 0 is a biased limit.", Axis("|df/dλ|", log=True),
             ),
             draw(
                 "loss", "validation_loss", "The outer objective",

@@ -15,8 +15,8 @@ NAMES = {"f": "f", "f~": "f̃"}
 FILES = {"f": "f", "f~": "f-tilde"}
 STEP = Axis("hyper-iteration")
 LIMITS = {
-    "f": "Every K comes as near as the steps allow.",
-    "f~": "A line that becomes level has found a limit that is not the optimum.",
+    "f": "A straight fall on this scale is a geometric rate.",
+    "f~": "A line that becomes level has a limit that is not the optimum.",
 }
 PULL = 5.0
 """f̃ is f and 5 |λ - (1, 0)|²."""
@@ -47,18 +47,18 @@ class _Toy:
             self._section(
                 "Figure 2. Is the truncated gradient a descent direction?",
                 "h is the truncated gradient; how much of the true one it keeps, along the "
-                "trajectory of K = 1. For f, which depends on λ only through the inner loop, it "
-                "is bounded away from 0; f̃ adds a term in λ itself, and nothing is promised.",
+                "trajectory of K = 1. For f, which depends on λ only through the inner loop, "
+                "theory keeps it away from 0; f̃ adds a term in λ itself, and nothing is promised.",
                 [self.ratio("f"), self.ratio("f~")],
             ),
             self._section(
                 "Figure 3. f̃: a biased limit",
-                "Each K has a limit of its own, and larger K brings it to the optimum.",
+                "With the added term, truncation may end away from the optimum; how far, K decides.",
                 self.convergence("f~"),
             ),
             self._section(
-                "Figure 4. f: convergence for every K",
-                "Without the added term, truncation changes the path and not its end.",
+                "Figure 4. f: convergence",
+                "Without the added term, theory promises every K the same end, by its own path.",
                 [*self.convergence("f"), self.table()],
             ),
         ]

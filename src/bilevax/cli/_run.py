@@ -1,0 +1,46 @@
+"""`bilevax list` and `bilevax run`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def list_experiments() -> None:
+    """The experiments, and where they stand in the paper."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..experiments import EXPERIMENTS
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, what in EXPERIMENTS.items():
+        table.add_row(f"[bold]{name}[/]", what)
+    Console().print(table)
+
+
+def run(
+    name: Annotated[str, typer.Argument(help="An experiment, as `bilevax list` shows them.")],
+    preset: Annotated[
+        Literal["quick", "paper"], typer.Option(help="Seconds on small data, or paper scale.")
+    ] = "quick",
+    rule: Annotated[
+        list[str] | None, typer.Option(help='As in --rule "Reverse(K=5)"; may be repeated.')
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of data and noise.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run. Default: runs/NAME-PRESET-SEED.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are looked for.")] = None,
+) -> None:
+    """Run an experiment; its records are written to a folder as it goes."""
+    from .._specification import parse_rule
+    from ..experiments import configure, find
+
+    for text in rule or ():
+        parse_rule(text)
+    config = configure(name, preset, rule or (), seed)
+    folder = out or Path("runs") / "-".join([name, preset, str(getattr(config, "seed", 0))])
+    find(name).run(config, folder, resume=resume, data_dir=str(data_dir) if data_dir else None)
+    typer.echo(f"{folder}: done. Look at it: bilevax report {folder} -o {name}.html")

@@ -1,0 +1,41 @@
+"""Experiments by name; a module is imported when it is asked for."""
+
+import dataclasses
+import difflib
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+EXPERIMENTS = {
+    "toy": "section 4.1: two hyperparameters; the theorems, seen",
+    "hypercleaning": "section 4.2.1: find the wrong labels among 5000 (Table 2, Figure 5)",
+}
+"""Name to description. The module of an experiment has its name, with underscores."""
+
+PRESETS = ("quick", "paper")
+
+
+def find(name: str) -> ModuleType:
+    """The module of an experiment: `Config`, with a classmethod for each preset, and `run`."""
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(name, EXPERIMENTS, 1)
+        meant = f"did you mean {near[0]}?" if near else f"give one of {', '.join(EXPERIMENTS)}."
+        raise ValueError(f"experiment {name!r} is not known; {meant}")
+    return importlib.import_module(f".{name.replace('-', '_')}", __package__)
+
+
+def configure(
+    name: str, preset: str = "quick", rules: Sequence[str] = (), seed: int | None = None
+) -> Any:
+    """The settings of an experiment: a preset, with other rules or another seed."""
+    if preset not in PRESETS:
+        raise ValueError(f"preset {preset!r} is not known; give one of {', '.join(PRESETS)}.")
+    config = getattr(find(name).Config, preset)()
+    changes: dict[str, Any] = {"rules": tuple(rules)} if rules else {}
+    if seed is not None:
+        changes["seed"] = seed
+    unknown = changes.keys() - {field.name for field in dataclasses.fields(config)}
+    if unknown:
+        raise ValueError(f"experiment {name} has no {unknown.pop()} to choose; leave it out.")
+    return dataclasses.replace(config, **changes)
