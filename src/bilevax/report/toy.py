@@ -53,7 +53,7 @@ class _Toy:
             ),
             self._section(
                 "Figure 3. f̃: a biased limit",
-                "With the added term, truncation may end away from the optimum; how far, K decides.",
+                "The added term lets truncation end away from the optimum; K decides how far.",
                 self.convergence("f~"),
             ),
             self._section(
