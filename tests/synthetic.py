@@ -52,7 +52,8 @@ def write_bias(records):
     for K in range(1, T + 1):
         error = np.linalg.norm(toy_h(lam, K) - toy_h(lam, T))
         bound = (1 - GAMMA / 2) ** K / (GAMMA / 2) * 10 * GAMMA
-        records.add(kind="bias", K=K, bias=error, bound=bound, local_bound=bound / 2)
+        local = 2.0 ** (T - K + 1) * (1 - GAMMA / 2) ** K * 10 * GAMMA
+        records.add(kind="bias", K=K, bias=error, bound=bound, local_bound=local)
 
 
 def write_paths(records, objective, pull, steps):

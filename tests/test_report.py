@@ -16,6 +16,7 @@ from bilevax.cli._app import app
 from bilevax.records import Records, RunError, load
 from bilevax.report import Axis, Chart, Column, Series, Table, hypercleaning, toy
 from bilevax.report._group import depth
+from bilevax.report._plotly import to_json
 from bilevax.report._table import spread
 
 ATTACK = "<img src=x onerror=alert(1)>"
@@ -55,9 +56,13 @@ def test_toy_shows_the_papers_figures(toy_run):
     charts = items(sections, Chart)
     assert [s.title[:9] for s in sections] == [f"Figure {i}." for i in range(1, 5)]
     assert len(charts) == 10
-    error, bound = (charts["toy-bias"].series[i] for i in (2, 0))
+    bound, local, error = charts["toy-bias"].series
     assert error.y == [row["bias"] for row in load(toy_run).of("bias")]
     assert bound.dashed and not error.dashed
+    low, high = charts["toy-bias"].y.limits
+    assert max(bound.y) < high < max(local.y) and low < min(filter(None, error.y))
+    shown = json.loads(to_json(charts["toy-bias"]))["layout"]["yaxis"]["range"]
+    assert shown == [math.log10(low), math.log10(high)]
     assert charts["toy-bias"].lost == 1  # K = T, no error: log has no place for it
     labels = [series.label for series in charts["toy-path-f-tilde"].series]
     assert labels == ["1", "2", "5", "10", "25", "100", "optimum"]

@@ -1,6 +1,7 @@
 """Charts for the page: drawn by plotly.js in the reader's browser."""
 
 import html
+import math
 
 import plotly.graph_objects as go
 
@@ -107,9 +108,16 @@ def _axis(axis: Axis) -> dict:
     common = {
         "title": {"text": _text(axis.label), "standoff": 8}, "automargin": True,
         "gridcolor": GRID.light, "zeroline": False, "linecolor": GRID.light, "showline": True,
-        "tickfont": {"color": MUTED.light, "size": 10 if axis.log else 12}, "range": axis.limits,
+        "tickfont": {"color": MUTED.light, "size": 10 if axis.log else 12}, "range": _range(axis),
     }  # fmt: skip
     return common | ({"type": "log", "exponentformat": "power", "nticks": 6} if axis.log else {})
+
+
+def _range(axis: Axis) -> list[float] | None:
+    """On a logarithmic axis plotly wants exponents."""
+    if axis.limits is None:
+        return None
+    return [math.log10(limit) if axis.log else limit for limit in axis.limits]
 
 
 def _text(text: str) -> str:

@@ -1,5 +1,6 @@
 """The toy problem (section 4.1): Figures 1 to 4 of the paper."""
 
+import math
 from collections.abc import Sequence
 
 from ..records import Row, Run
@@ -81,15 +82,14 @@ class _Toy:
         rows = sorted(self.run.of("bias"), key=lambda row: whole(row, "K"))
         K = [whole(row, "K") for row in rows]
         line = lambda key, *style: Series(K, _column(rows, key), *style)
+        error, bound = line("bias", "error", BLUE), line("bound", "bound (10)", MUTED, True)
+        limits = _decades([*error.y, *bound.y])
         return Chart(
             f"toy-bias{self.end}", "Error of the truncated gradient",
-            "|h − df/dλ| at λ = (1, 1), and what the theory allows: geometric in K.",
-            Axis("K"), Axis("error", log=True),
-            (
-                line("bound", "bound", MUTED, True),
-                line("local_bound", "local bound", ORANGE, True),
-                line("bias", "error", BLUE),
-            ),
+            "|h − df/dλ| at λ = (1, 1) and its bounds: (10) for an inner problem that is convex "
+            "everywhere, (9) for one that need be so only near its end, which leaves the picture.",
+            Axis("K"), Axis("error", log=True, limits=limits),
+            (bound, line("local_bound", "bound (9)", ORANGE, True), error),
         ) if rows else None  # fmt: skip
 
     def ratio(self, objective: str) -> Chart | None:
@@ -187,6 +187,12 @@ def _in_order(rows: list[Row]) -> list[Row]:
 
 def _column(rows: Sequence[Row], key: str) -> list[float]:
     return [number(row, key) for row in rows]
+
+
+def _decades(values: Sequence[float]) -> tuple[float, float] | None:
+    """From the least positive value to the greatest, with a margin."""
+    there = [value for value in values if 0 < value < math.inf]
+    return (0.5 * min(there), 5 * max(there)) if there else None
 
 
 def _ends(name: str, K: str, row: Row) -> tuple[str, ...]:
