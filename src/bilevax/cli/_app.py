@@ -8,6 +8,7 @@ import sys
 import typer
 
 from ._data import data_app
+from ._report import report
 from ._run import list_experiments, run
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 app.command("list")(list_experiments)
 app.command("run")(run)
 app.add_typer(data_app, name="data")
+app.command("report")(report)
 
 
 def start() -> None:

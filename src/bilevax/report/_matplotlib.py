@@ -1,0 +1,107 @@
+"""Charts as files: the same descriptions, drawn by matplotlib on white."""
+
+import io
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ._chart import Arrows, Axis, Chart, Contour, Series
+from ._palette import CONTOUR, GRID, INK, MUTED, RED
+
+SIZE, DPI = (5.2, 4.0), 180
+
+
+def png(chart: Chart) -> bytes:
+    """A chart as a PNG file."""
+    figure = Figure(SIZE, DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    if chart.contour:
+        _contour(axes, chart.contour)
+    for series in chart.series:
+        _series(axes, series, chart)
+    if chart.arrows:
+        _arrows(axes, chart.arrows)
+    _dress(axes, chart)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", metadata={"Software": "bilevax report"})
+    return data.getvalue()
+
+
+def _series(axes: Axes, series: Series, chart: Chart) -> None:
+    x, y = chart.drawn(series)
+    marks = {"": {}, "dot": {"marker": "o", "markersize": 2.6}}
+    marks["cross"] = {"marker": "X", "markersize": 10, "markeredgecolor": "white"}
+    style = ("--" if series.dashed else "-") if series.line else "none"
+    (line,) = axes.plot(x, y, ls=style, color=series.colour.light, lw=1.7, **marks[series.mark])
+    line.set_zorder(4 if series.mark == "cross" else 2)
+    line.set_label(_text(series.label) or "_")
+    if series.low is not None and series.high is not None:
+        colour = series.colour.light
+        axes.fill_between(x, series.low, series.high, color=colour, alpha=0.18, lw=0)
+
+
+def _arrows(axes: Axes, arrows: Arrows) -> None:
+    axes.quiver(
+        arrows.x, arrows.y, arrows.dx, arrows.dy, angles="xy", scale_units="xy", scale=1,
+        color=arrows.colour.light, width=0.006, headwidth=4, zorder=3,
+    )  # fmt: skip
+    sign = {"marker": "$\\rightarrow$", "ls": "none", "markersize": 13}
+    axes.plot([], [], color=arrows.colour.light, label=_text(arrows.label), **sign)
+
+
+def _contour(axes: Axes, contour: Contour) -> None:
+    z = np.ma.masked_invalid(np.asarray(contour.z, float))
+    if z.mask.all() or min(z.shape) < 2:
+        return
+    if not contour.filled:
+        colour = CONTOUR.light
+        axes.contour(contour.x, contour.y, z, contour.levels, colors=colour, linewidths=0.7)
+        return
+    filled = axes.contourf(contour.x, contour.y, z, contour.levels, cmap="viridis")
+    figure = axes.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(filled, ax=axes, pad=0.02, aspect=30)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.ax.tick_params(colors=MUTED.light, labelsize=9, length=0)
+
+
+def _dress(axes: Axes, chart: Chart) -> None:
+    axes.set_title(_text(chart.title), fontsize=11, loc="left", color=INK.light, pad=10)
+    _axis(axes.xaxis, axes.set_xscale, axes.set_xlim, chart.x)
+    _axis(axes.yaxis, axes.set_yscale, axes.set_ylim, chart.y)
+    if chart.level is not None:
+        axes.axhline(chart.level, color=RED.light, lw=0.9, ls=":", zorder=1)
+    if chart.equal:
+        axes.set_aspect("equal", adjustable="box")
+    if not (chart.contour and chart.contour.filled):
+        axes.grid(color=GRID.light, lw=0.7)
+        axes.set_axisbelow(True)
+    for spine in axes.spines.values():
+        spine.set_color(GRID.light)
+    axes.tick_params(which="both", colors=MUTED.light, labelsize=9, length=0)
+    if chart.legend_is_shown:
+        _legend(axes, chart)
+
+
+def _axis(axis, set_scale, set_limits, wanted: Axis) -> None:
+    axis.set_label_text(_text(wanted.label), color=INK.light, fontsize=10)
+    if wanted.log:
+        set_scale("log")
+    if wanted.limits:
+        set_limits(*wanted.limits)
+
+
+def _legend(axes: Axes, chart: Chart) -> None:
+    """Beside the axes, never on the data."""
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False, fontsize=9,
+        title=_text(chart.legend), title_fontsize=9, alignment="left", labelcolor=INK.light,
+    )  # fmt: skip
+
+
+def _text(text: str) -> str:
+    """matplotlib reads what stands between dollars as mathematics; here there is none."""
+    return text.replace("$", r"\$")
