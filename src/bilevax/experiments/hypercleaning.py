@@ -55,13 +55,12 @@ class Config:
         "Reverse(K=1)",
         "Reverse(K=25)",
         "Reverse(K=50)",
-        "Krylov(1, 10)",
     )
     steps: int = 1000
     """Hyper-iterations of Adam."""
-    first: float = 0.1
+    first: float = 0.3
     """Length of the first update, in a coordinate, whatever the rule: root mean square."""
-    every: int = 10
+    every: int = 25
     """Hyper-iterations between evaluations."""
     seed: int = 0
     preset: str = "paper"
@@ -75,7 +74,9 @@ class Config:
     def quick(cls) -> "Config":
         """scikit-learn's digits, 8 x 8: seconds."""
         rules = ("Reverse(K=1)", "Reverse(K=5)", "Krylov(2, 4)", "Reverse(K=100)")
-        return cls("digits", train=600, validation=400, rules=rules, steps=150, preset="quick")
+        return cls(
+            "digits", train=600, validation=400, rules=rules, steps=150, every=10, preset="quick"
+        )
 
 
 def loss(W: Float[Array, "C D"], x: Float[Array, "n D"], y: Int[Array, " n"]) -> Float[Array, " n"]:
