@@ -17,14 +17,65 @@ FUNCTION = 10
 """What exp, log, tanh, ... count for one number: about what their polynomials take."""
 
 FUNCTIONS = frozenset(
-    "exp exp2 expm1 log log1p tanh logistic sin cos tan asin acos atan atan2 sinh cosh asinh acosh "
-    "atanh pow erf erfc erf_inv lgamma digamma cbrt".split()
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log1p",
+        "tanh",
+        "logistic",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "pow",
+        "erf",
+        "erfc",
+        "erf_inv",
+        "lgamma",
+        "digamma",
+        "cbrt",
+    ]
 )
 MOVES = frozenset(
-    "broadcast_in_dim reshape transpose squeeze slice dynamic_slice dynamic_update_slice gather "
-    "concatenate split pad rev iota copy copy_p convert_element_type select_n scatter "
-    "stop_gradient real imag bitcast_convert_type device_put optimization_barrier sort "
-    "reduce_precision pvary".split()
+    [
+        "broadcast_in_dim",
+        "reshape",
+        "transpose",
+        "squeeze",
+        "slice",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "gather",
+        "concatenate",
+        "split",
+        "pad",
+        "rev",
+        "iota",
+        "copy",
+        "copy_p",
+        "convert_element_type",
+        "select_n",
+        "scatter",
+        "stop_gradient",
+        "real",
+        "imag",
+        "bitcast_convert_type",
+        "device_put",
+        "optimization_barrier",
+        "sort",
+        "reduce_precision",
+        "pvary",
+    ]
 )
 """They carry numbers about and compute none."""
 

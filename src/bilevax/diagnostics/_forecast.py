@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -126,9 +127,12 @@ class _Program(NamedTuple):
 
 
 def _compile(fun: Callable, *args: Any) -> _Program:
-    """Traced for the arrays among the arguments, as `equinox.filter_jit` does; shapes will do."""
-    arrays, rest = eqx.partition(args, _is_array)
-    run = lambda arrays: fun(*eqx.combine(arrays, rest))
+    """The program of `equinox.filter_jit(fun)`, to the byte, for arrays or their shapes.
+
+    Arrays are traced, all else is fixed, and a zero stands before the result.
+    """
+    arrays, fixed = eqx.partition(args, _is_array)
+    run = lambda arrays: (jnp.array(0), fun(*eqx.combine(arrays, fixed)))
     arrays = jax.eval_shape(lambda x: x, arrays)
     return _Program(run, arrays, jax.jit(run).lower(arrays).compile())
 

@@ -13,30 +13,46 @@ from typing import NamedTuple, TypeAlias
 
 PRICES = {
     "cpu": {
-        "call": 9e-5,
-        "kernel": 6e-8,
-        "inline": 1.7e-8,
-        "foreign": 4.6e-5,
-        "product": 9e-7,
-        "flop": 1.05e-11,
-        "operand": 1.2e-11,
-        "byte": 1.5e-10,
-        "function": 2.3e-9,
-        "entry": 7.8e-9,
+        "call": 9.2e-5,
+        "kernel": 5.9e-8,
+        "inline": 1.35e-8,
+        "foreign": 4.9e-5,
+        "product": 6.8e-7,
+        "flop": 1.6e-11,
+        "operand": 1e-11,
+        "byte": 1.1e-10,
+        "function": 3e-9,
+        "entry": 5.5e-9,
     }
 }
 """Seconds, by platform: for a call of the program, a kernel, an instruction of a loop that is
 one kernel, a call of a foreign function; for a product of matrices, each of its operations and
 bytes; for a byte of other kernels; for an exp, a log, a quotient; for an entry of a scatter.
 
-Fitted to the programs of `benchmarks/forecast.py`, on two cores of a shared x86 machine."""
+Fitted to the programs of `benchmarks/forecast.py`, on two cores of an x86 machine."""
 
-FREE = frozenset("parameter constant get-tuple-element tuple bitcast after-all".split())
+FREE = frozenset(["parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all"])
 FUNCTIONS = frozenset(
-    "exponential exponential-minus-one log log-plus-one tanh logistic sine cosine tan atan2 power "
-    "erf sqrt rsqrt cbrt divide".split()
+    [
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "tanh",
+        "logistic",
+        "sine",
+        "cosine",
+        "tan",
+        "atan2",
+        "power",
+        "erf",
+        "sqrt",
+        "rsqrt",
+        "cbrt",
+        "divide",
+    ]
 )
-SLICES = frozenset("dynamic-slice dynamic-update-slice gather scatter".split())
+SLICES = frozenset(["dynamic-slice", "dynamic-update-slice", "gather", "scatter"])
 WIDTHS = {"pred": 1, "token": 0}
 
 _OPENING = re.compile(r"^(ENTRY )?%?([\w.-]+) \(.*\{$")
@@ -111,13 +127,12 @@ def _of_line(bodies: dict[str, Body], body: Body, line: Instruction, unit: str) 
     if line.op == "call":
         return inner("to_apply", unit)
     if line.op == "fusion":
-        parts = bodies[_named(line, "calls")[0]].values()
-        slices = any(part.op in SLICES for part in parts)
-        return inner("calls", "fused") + _traffic(body, line, unit, slices)
-    return _arithmetic(body, line, unit) + _traffic(body, line, unit, line.op in SLICES)
+        ops = {part.op for part in bodies[_named(line, "calls")[0]].values()}
+        return inner("calls", "fused") + _traffic(body, line, unit, ops)
+    return _arithmetic(body, line, unit) + _traffic(body, line, unit, {line.op})
 
 
-def _traffic(body: Body, line: Instruction, unit: str, slices: bool) -> Counter[str]:
+def _traffic(body: Body, line: Instruction, unit: str, ops: set[str]) -> Counter[str]:
     """A launch, and the bytes read and written.
 
     What reads or writes a slice of an array leaves the rest of it alone, in memory too.
@@ -127,15 +142,15 @@ def _traffic(body: Body, line: Instruction, unit: str, slices: bool) -> Counter[
     if unit == "inline":
         return Counter(inline=1)
     sizes = [_bytes(line.shape), *(_bytes(body[x].shape) for x in line.operands)]
-    moved = sum(n for n in sizes if not slices or n < max(sizes))
-    return Counter({"kernel": 1, "operand" if line.op == "dot" else "byte": moved})
+    moved = sum(n for n in sizes if not ops & SLICES or n < max(sizes))
+    return Counter({"kernel": 5.9e-8, "operand" if "dot" in ops else "byte": moved})
 
 
 def _arithmetic(body: Body, line: Instruction, unit: str) -> Counter[str]:
     """What has a price of its own; additions and multiplications keep up with memory."""
     if line.op == "dot":
         k, m, n = _sides(body, line)
-        library = unit == "kernel" and min(m, n) > 1  # a vector's product is a loop in place
+        library = unit != "inline" and min(m, n) > 1  # a vector's product is a loop in place
         return Counter(flop=2 * k * m * n, product=int(library))
     if line.op in FUNCTIONS:
         return Counter(function=_size(line.shape))
