@@ -87,13 +87,13 @@ def _row(
     rule: AbstractRule, program: "_Program", forward: "_Program", memory: float | None
 ) -> ForecastRow:
     ours, theirs = program.seconds(), forward.seconds()
-    count = program.count()
+    count = program.operations()
     return ForecastRow(
         rule=rule,
         bytes=program.bytes,
         forward_bytes=forward.bytes,
         flops=count.flops,
-        forward_flops=forward.count().flops,
+        forward_flops=forward.operations().flops,
         relative_time=ours / theirs if ours and theirs else None,
         at_least=count.at_least,
         fits=None if memory is None else program.bytes <= memory,
@@ -119,7 +119,7 @@ class _Program(NamedTuple):
         memory = self.compiled.memory_analysis()
         return memory.temp_size_in_bytes + memory.output_size_in_bytes
 
-    def count(self) -> Count:
+    def operations(self) -> Count:
         return count_flops(self.run, self.arrays)
 
     def seconds(self) -> float | None:
