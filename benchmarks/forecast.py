@@ -79,6 +79,7 @@ FITTED = {
     "representation, 500 x 100": lambda: problems.hyper_representation(500, 100, 50, 10, T=100),
     "quadratic, 5": lambda: problems.quadratic(T=200),
     "quadratic, 500": lambda: problems.quadratic(M=500, T=200),
+    "toy": problems.toy,
 }
 NEW = {
     "hypercleaning": cleaning,

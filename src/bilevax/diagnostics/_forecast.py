@@ -48,7 +48,7 @@ def forecast(
     - `lam`, `S`: as in `hypergradient`, or `jax.ShapeDtypeStruct`s in the place of arrays.
     - `rules`: the rules to compare, as in `[bx.Reverse(), bx.Reverse(K=10)]`.
     - `memory`: a budget in bytes, beside `lam` and `S`. With it the forecast says which rules
-        fit, and the largest K for which `Reverse(K)` does, for about four more compilations.
+        fit, and the largest K for which `Reverse(K)` does, for about six more compilations.
 
     **Returns:**
 
