@@ -53,8 +53,10 @@ from ._rule import Channel as Channel
 from ._specification import parse_rule as parse_rule
 from ._visible import InvisibleLeafWarning as InvisibleLeafWarning
 from .diagnostics import Diagnosis as Diagnosis
+from .diagnostics import Forecast as Forecast
 from .diagnostics import GradientCheck as GradientCheck
 from .diagnostics import check_gradient as check_gradient
 from .diagnostics import diagnose as diagnose
+from .diagnostics import forecast as forecast
 
 __version__ = version("bilevax")
