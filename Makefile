@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/demo.stamp
-	$(BIN)/python examples/compare_rules.py
+	$(BIN)/bilevax run hypercleaning --out runs/demo --resume
+	$(BIN)/bilevax report runs/demo -o runs/demo.html
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n auto
@@ -27,7 +28,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.stamp: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[tools]'
 	touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python pyproject.toml

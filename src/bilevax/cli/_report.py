@@ -1,7 +1,7 @@
 """`bilevax report`: runs to a page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,10 +16,32 @@ def report(
         typer.Option(help="A folder for charts as PNG and tables as Markdown and CSV."),
     ] = None,
 ) -> None:
-    """Tables and figures of runs, on one HTML page that needs no network."""
+    """Tables and figures of runs: on the terminal, and on one HTML page that needs no network."""
     from .. import report as pages  # plotly and matplotlib, which no other command needs
 
+    for table in pages.tables(runs):
+        _print(table.title, table.columns, table.rows)
     typer.echo(pages.report(runs, out))
     if figures is not None:
         for path in pages.figures(runs, figures):
             typer.echo(path)
+
+
+def _print(title: str, columns: Any, rows: Any) -> None:
+    """A table on the terminal; the paper's values are dim."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        style = "dim" if column.paper else None
+        side = "left" if column.words else "right"
+        table.add_column(Text(column.name), style=style, justify=side, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 120  # a file has no edge
+    console.print(table)
+    console.print()

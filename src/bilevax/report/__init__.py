@@ -16,10 +16,10 @@ except ModuleNotFoundError as error:
 
 from ._chart import Arrows, Axis, Chart, Contour, Series
 from ._page import Page, Section
-from ._report import experiments, figures, read, report
+from ._report import experiments, figures, read, report, tables
 from ._table import Column, Table
 
 __all__ = [
     "Arrows", "Axis", "Chart", "Column", "Contour", "Page", "Section", "Series", "Table",
-    "experiments", "figures", "read", "report",
+    "experiments", "figures", "read", "report", "tables",
 ]  # fmt: skip

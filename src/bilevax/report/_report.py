@@ -64,6 +64,20 @@ def figures(paths: Paths, folder: str | os.PathLike) -> list[Path]:
     return _files([s for _, part in _parts(runs) for s in part], folder)
 
 
+def tables(paths: Paths) -> list[Table]:
+    """The tables of the page, for a terminal or a notebook.
+
+    **Arguments:**
+
+    - `paths`: the folders of the runs.
+    """
+    return _tables([section for _, part in _parts(read(paths)) for section in part])
+
+
+def _tables(sections: Sequence[Section]) -> list[Table]:
+    return [item for section in sections for item in section.items if isinstance(item, Table)]
+
+
 def read(paths: Paths) -> list[Run]:
     """The runs in these folders, each once."""
     folders = {Path(path).resolve(): Path(path) for path in paths}
@@ -105,7 +119,7 @@ def _page(runs: Sequence[Run]) -> Page:
 
 def _files(sections: Sequence[Section], folder: Path) -> list[Path]:
     items = [item for section in sections for item in section.items]
-    tables = [item for item in items if isinstance(item, Table)]
+    tables = _tables(sections)
     text = "\n".join([TABLES_MARK, *(table.markdown() for table in tables)])
     written = [_write(folder / TABLES, text.encode())]  # first: now the folder is a report's
     taken: set[str] = {TABLES}
