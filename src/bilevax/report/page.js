@@ -3,8 +3,7 @@
   const pairs = /*PAIRS*/;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const settings = {
-    responsive: true, displaylogo: false, displayModeBar: "hover",
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    responsive: true, displaylogo: false, displayModeBar: false,
   };
   const colours = (text) => dark.matches
     ? text.replace(/#[0-9a-f]{6}/g, (colour) => pairs[colour] || colour) : text;
