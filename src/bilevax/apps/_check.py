@@ -81,14 +81,14 @@ def whole(value: Any, name: str) -> int:
     return out
 
 
-def positive(value: Any, name: str, least: float = 0.0) -> float:
-    """A finite number above zero, or not below it."""
+def number(value: Any, name: str, *, zero: bool = False) -> float:
+    """A finite number above zero, or zero where that is allowed."""
     try:
         out = float(value)
     except (TypeError, ValueError):
         out = np.nan
-    if not np.isfinite(out) or out < least or (least == 0 and out == 0 and name != "weight_decay"):
-        raise ValueError(f"{name} must be a number above zero, got {value!r}.")
+    if not np.isfinite(out) or out < 0 or (out == 0 and not zero):
+        raise ValueError(f"{name} must be a number {'from' if zero else 'above'} 0, got {value!r}.")
     return out
 
 

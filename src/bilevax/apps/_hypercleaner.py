@@ -17,15 +17,19 @@ from .._outer.minimize import Result, minimize
 from .._rule import AbstractRule
 from . import _check as check
 from . import _settings as settings
-from ._model import ALL, Draw, Problem, Rows, as_numpy, linear, problem, train
+from ._model import Draw, Problem, Rows, as_numpy, belief, linear, problem, train
+
+ROUNDS = 2
+"""Times that the final classifier is trained again on what it believes."""
 
 
 class HyperCleaner(ClassifierMixin, BaseEstimator):
     """Find the wrong labels with the help of a few right ones, and learn from the rest.
 
     Each training row i has a weight sigmoid(lam_i) in the loss of a classifier; lam is tuned by
-    hypergradients so that the classifier does well on trusted rows (Sec. 4.2.1). A row that is
-    in the way of that loses its weight, and is suspect.
+    hypergradients so that the classifier does well on trusted rows (Sec. 4.2.1). The final
+    classifier learns from the rows with these weights and from the trusted rows, then twice
+    again with its own belief in each label for a weight; labels it does not believe are suspect.
 
     **Arguments:**
 
@@ -38,8 +42,7 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
     - `steps`: hyper-iterations, steps of Adam on lam.
     - `hyper_rate`: of Adam.
     - `weight_decay`: of |w|^2 in the inner loss.
-    - `threshold`: a row is suspect if lam_i is below it and the final classifier gives another
-        label. Default: a tenth of the way that lam can go in `steps`, at most -3 as in the paper.
+    - `threshold`: a row is suspect if the final classifier gives its label a probability below.
     - `standardize`: bring columns to mean 0 and deviation 1 (no value beyond 10).
     - `use_trusted`: train the final classifier on the trusted rows too.
     - `batch_size`: rows in an inner step and in the outer loss. Default: all of them.
@@ -48,7 +51,8 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
     - `checkpoint_dir`: save the run here, and go on from what is there.
 
     After `fit`: `weights_`, sigmoid(lam_i) of each training row; `suspect_`, a mask of them;
-    `classes_`; `lam_`; `threshold_`; `history_`; `rule_`, `T_`, `learning_rate_`, as used;
+    `belief_`, the probability that the final classifier gives to their labels (the paper's own
+    criterion is `lam_ < -3`, after a longer run); `classes_`; `lam_`; `history_`; `rule_`, `T_`, `learning_rate_`, as used;
     `diagnosis_`, or None where the rule was given; `w_`, the parameters of the final classifier.
 
     !!! example
@@ -71,10 +75,10 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         rule: AbstractRule | None = None,
         T: int | None = None,
         learning_rate: float | None = None,
-        steps: int = 100,
+        steps: int = 50,
         hyper_rate: float = 0.1,
         weight_decay: float = 0.001,
-        threshold: float | None = None,
+        threshold: float = 0.15,
         standardize: bool = True,
         use_trusted: bool = True,
         batch_size: int | None = None,
@@ -112,19 +116,9 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         result = self._minimize(p)
         self.lam_, self.history_ = np.asarray(result.lam), result.history
         self.weights_ = 1 / (1 + np.exp(-self.lam_.astype(float)))
-        self.w_ = as_numpy(self._last(p))
-        self.suspect_ = self._suspect(x, codes)
+        self.w_, self.belief_ = self._learn(p, rows)
+        self.suspect_ = self.belief_ < check.number(self.threshold, "threshold")
         return self
-
-    def _suspect(self, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Rows whose weight was lowered, and whose label the final classifier does not give.
-
-        The first alone also names right but ambiguous rows, of which there are more than wrong
-        ones where few labels are wrong.
-        """
-        chosen = settings.threshold_of(self.steps, self.hyper_rate)
-        self.threshold_ = chosen if self.threshold is None else float(self.threshold)
-        return (self.lam_ < self.threshold_) & (self._scores(x).argmax(1) != codes)
 
     def _data(self, X: Any, y: Any, X_trusted: Any, y_trusted: Any) -> tuple:
         check.dense(X, "X")
@@ -165,11 +159,11 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         size = None if self.batch_size is None else check.whole(self.batch_size, "batch_size")
         size = size if size is not None and size < n else None
         T = settings.horizon_of(n, size) if self.T is None else check.whole(self.T, "T")
-        decay = check.positive(self.weight_decay, "weight_decay")
+        decay = check.number(self.weight_decay, "weight_decay", zero=True)
         seed = settings.seed_of(check_random_state(self.random_state))
         p = problem(apply, w, rows, trusted, T=T, decay=decay, size=size, seed=seed)
         rate = self.learning_rate
-        rate = settings.rate_of(p) if rate is None else check.positive(rate, "learning_rate")
+        rate = settings.rate_of(p) if rate is None else check.number(rate, "learning_rate")
         self.T_, self.learning_rate_ = T, rate
         return p.at_rate(rate)
 
@@ -189,7 +183,7 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
             p.lam,
             T=p.T,
             steps=check.whole(self.steps, "steps"),
-            optimizer=optax.adam(check.positive(self.hyper_rate, "hyper_rate")),
+            optimizer=optax.adam(check.number(self.hyper_rate, "hyper_rate")),
             S=p.S if p.size is None else None,
             contexts=None if p.size is None else Draw(p.S, p.size),
             key=None if p.size is None else p.S["key"],
@@ -197,13 +191,23 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
             checkpoint_dir=self.checkpoint_dir,
         )
 
-    def _last(self, p: Problem) -> Any:
-        """The final classifier: T steps on the rows with their weights, and the trusted rows."""
-        lam, (x, y), (x_also, y_also) = jnp.asarray(self.lam_), p.S["train"], p.S["trusted"]
-        if not self.use_trusted:
-            return train(p, lam)
-        rows = Rows(jnp.concatenate([x, x_also]), jnp.concatenate([y, y_also]))
-        return train(p.on(rows), jnp.concatenate([lam, jnp.full(len(y_also), ALL, lam.dtype)]))
+    def _learn(self, p: Problem, rows: Rows) -> tuple[Any, np.ndarray]:
+        """The final classifier, and how much it believes each label.
+
+        First the rows have the weights that were found; then, `ROUNDS` times, as weight the
+        probability that the last classifier gave to their label: what was found on few trusted
+        rows is put right by the many others.
+        """
+        n, also = len(rows.y), p.S["trusted"]
+        if self.use_trusted:
+            rows = Rows(jnp.concatenate([rows.x, also.x]), jnp.concatenate([rows.y, also.y]))
+        weight, w = jnp.ones(len(rows.y), jnp.float32), None
+        weight = weight.at[:n].set(jnp.asarray(self.weights_, jnp.float32))
+        for _ in range(1 + ROUNDS):
+            p = p.on(rows, weight)
+            w = train(p, p.lam)
+            weight = weight.at[:n].set(belief(p, w)[:n])
+        return as_numpy(w), np.asarray(weight[:n], float)
 
     def _logits(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

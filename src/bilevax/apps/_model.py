@@ -53,7 +53,7 @@ class Inner(eqx.Module):
         x, y = S["train"]
         lam = lam[S["rows"]] if "rows" in S else lam
         loss = jnp.mean(jax.nn.sigmoid(lam) * cross_entropy(self.apply(w, x), y))
-        return loss + S["decay"] * tree.dot(w, w)
+        return S["unit"] * loss + S["decay"] * tree.dot(w, w)
 
 
 class Outer(eqx.Module):
@@ -117,10 +117,10 @@ class Problem(NamedTuple):
         xi = Descent(self.xi.g, self.xi.init, opt, self.xi.sample)
         return self._replace(xi=xi)
 
-    def on(self, train: Rows) -> "Problem":
-        """The same, for other rows to learn from."""
-        lam = jnp.zeros(train.y.shape[0], jnp.float32)
-        return self._replace(lam=lam, S=self.S | {"train": train})
+    def on(self, train: Rows, weight: Array) -> "Problem":
+        """The same, for other rows to learn from, with weights that count in proportion."""
+        lam = jax.scipy.special.logit(jnp.clip(weight, 1e-12, 1 - 1e-6))
+        return self._replace(lam=lam, S=self.S | {"train": train, "unit": 1 / jnp.mean(weight)})
 
 
 def problem(
@@ -139,7 +139,7 @@ def problem(
     opt = jax.tree_util.Partial(_sgd, jnp.ones((), jnp.float32))
     xi = Descent(Inner(apply), constant(w), opt, sample)
     S = {"train": train, "trusted": trusted, "decay": jnp.asarray(decay, jnp.float32)}
-    S |= {"key": jax.random.key(seed)}
+    S |= {"unit": jnp.ones((), jnp.float32), "key": jax.random.key(seed)}
     lam = jnp.zeros(train.y.shape[0], jnp.float32)
     return Problem(Outer(apply), xi, lam, S, T, size)
 
@@ -150,6 +150,12 @@ def train(p: Problem, lam: Hyper) -> Params:
     T = jnp.asarray(p.T, jnp.int32)
     step = lambda t, s: p.xi.advance(s, lam, p.S, t)
     return p.xi.read(lax.fori_loop(jnp.zeros((), jnp.int32), T, step, p.xi.start(lam, p.S)))
+
+
+@eqx.filter_jit
+def belief(p: Problem, w: Params) -> Float[Array, " n"]:
+    """The probability that the model gives to the label of each row."""
+    return jnp.exp(-cross_entropy(p.f.apply(w, p.S["train"].x), p.S["train"].y))
 
 
 @eqx.filter_jit

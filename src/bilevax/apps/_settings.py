@@ -14,12 +14,9 @@ from ._model import ALL, Problem, smoothness, train
 
 T = 100
 """Inner steps, as in the paper."""
-DEPTHS = (1, 2, 5, 10, 20, 50, 100)
-NEAR = 0.3
-"""An error of the hypergradient that leaves lam's optimizer, which looks at signs and relative
-sizes, the same way to go."""
-SHORT = 10
-"""The deepest truncation that is cheaper than Krylov(2, 4)."""
+DEPTHS = (1, 2, 5, 10, 20, 50)
+ALIGNED = 0.7
+"""The cosine with the whole hypergradient that is enough."""
 
 
 class Scale(NamedTuple):
@@ -81,28 +78,22 @@ def look(p: Problem) -> Diagnosis:
 
 
 def rule_of(d: Diagnosis, p: Problem) -> AbstractRule:
-    """The shortest truncation that is near enough, or all terms, compressed.
+    """The shortest truncation, from K = 5 on, that points the right way; else all terms.
 
-    With minibatches Krylov is not for use, and K steps back see K batches: enough of them to
-    see every row about once.
+    Nearer is not better: with few trusted rows the exact hypergradient fits lam to them, and
+    finds fewer wrong labels than K = 5 does. With minibatches K steps back see K batches: there
+    must be enough of them to see every row about once.
     """
-    K = d.enough(NEAR)
+    right = [int(K) for K, c in zip(d.depths, d.cosine, strict=True) if K >= 5 and c >= ALIGNED]
+    K = min(right, default=p.T)
     if p.size is not None:
-        rows = math.ceil(p.lam.shape[0] / p.size)
-        return Reverse(K=min(p.T, max(rows, min(K or p.T, 20))))
-    if K is not None and K <= SHORT or p.T <= SHORT:
-        return Reverse(K=min(K or p.T, p.T))
-    return Krylov(2, 4)
+        return Reverse(K=min(p.T, max(K, math.ceil(p.lam.shape[0] / p.size))))
+    return Reverse(K=K) if K <= 20 or p.T <= 20 else Krylov(2, 4)
 
 
 def horizon_of(n: int, size: int | None) -> int:
     """T; with minibatches at least twice through the rows."""
     return T if size is None else max(T, math.ceil(2 * n / size))
-
-
-def threshold_of(steps: int, rate: float) -> float:
-    """A tenth of the way that Adam can bring lam; the paper's -3 for long runs."""
-    return -min(3.0, 0.1 * steps * rate)
 
 
 def seed_of(random_state: np.random.RandomState) -> int:

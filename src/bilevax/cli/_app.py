@@ -6,6 +6,8 @@ import sys
 
 import typer
 
+from ._clean import clean
+
 app = typer.Typer(
     name="bilevax",
     help="Hypergradients for bilevel optimization: the paper's experiments, and tools.",
@@ -13,6 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("clean")(clean)
 
 
 def start() -> None:

@@ -1,0 +1,205 @@
+"""Which labels are wrong: HyperCleaner against cleanlab and against the trusted rows alone.
+
+    python benchmarks/cleaning.py            # MNIST and Fashion-MNIST, half an hour on two cores
+    python benchmarks/cleaning.py --quick    # scikit-learn's digits, a minute
+    python benchmarks/cleaning.py --table    # the table of what has been measured
+
+Labels are replaced by random ones with probability `noise`; HyperCleaner has its defaults.
+cleanlab (pip install cleanlab) is given the trusted rows too, in two ways: probabilities by
+cross-validation on noisy and trusted rows together, and by a model of the trusted rows alone;
+of these, with each of its filters, the one that is best *in hindsight* is reported. Every model
+is linear. A case that is in results/cleaning/records.jsonl is not measured again.
+
+Files are looked for in --data DIR or the folder that BILEVAX_DATA names, as
+mnist/train-images-idx3-ubyte.gz and fashion-mnist/train-images-idx3-ubyte.gz.
+"""
+
+import argparse
+import gzip
+import itertools
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+OUT = Path(__file__).parent.parent / "results" / "cleaning"
+NOISES, SIZES, N = (0.5, 0.1, 0.3, 0.7), (500, 5000), 5000
+FILTERS = (
+    "prune_by_noise_rate",
+    "prune_by_class",
+    "both",
+    "confident_learning",
+    "predicted_neq_given",
+    "low_self_confidence",
+)
+KEYS = ("data", "n", "trusted", "noise", "seed")
+
+
+def images(folder: str, name: str) -> tuple[np.ndarray, ...]:
+    """Train and test images, flat, in [0, 1], with their labels."""
+
+    def read(part: str, kind: str, offset: int) -> np.ndarray:
+        path = Path(folder) / name / f"{part}-{kind}-ubyte.gz"
+        if not path.exists():
+            raise SystemExit(f"{path} is missing: give --data DIR or set BILEVAX_DATA.")
+        return np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=offset)
+
+    x, y = (read("train", kind, k) for kind, k in (("images-idx3", 16), ("labels-idx1", 8)))
+    x_test, y_test = (
+        read("t10k", kind, k) for kind, k in (("images-idx3", 16), ("labels-idx1", 8))
+    )
+    flat = lambda a: a.reshape(-1, 784) / 255
+    return flat(x), y.astype(int), flat(x_test), y_test.astype(int)
+
+
+def digits() -> tuple[np.ndarray, ...]:
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = x[order] / 16, y[order]
+    return x[:1300], y[:1300], x[1300:], y[1300:]
+
+
+def split(data: tuple, n: int, trusted: int, noise: float, seed: int) -> dict:
+    """Noisy rows, trusted rows and test rows, and which labels are wrong."""
+    x, y, x_test, y_test = data
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(x))[: n + trusted]
+    a, b = rows[:n], rows[n:]
+    hit = rng.random(n) < noise
+    given = np.where(hit, rng.integers(10, size=n), y[a])
+    names = ("x", "y", "wrong", "x_trusted", "y_trusted", "x_test", "y_test")
+    values = (x[a], given, given != y[a], x[b], y[b], x_test, y_test)
+    return dict(zip(names, values, strict=True))
+
+
+def cleaner(d: dict) -> dict:
+    from sklearn.metrics import f1_score
+
+    from bilevax.apps import HyperCleaner
+
+    began = time.perf_counter()
+    found = HyperCleaner().fit(d["x"], d["y"], d["x_trusted"], d["y_trusted"])
+    return {
+        "seconds": time.perf_counter() - began,
+        "f1": f1_score(d["wrong"], found.suspect_),
+        "f1_lam": f1_score(d["wrong"], found.lam_ < -1),
+        "accuracy": found.score(d["x_test"], d["y_test"]),
+        "rule": repr(found.rule_),
+    }
+
+
+def logistic(x: np.ndarray, y: np.ndarray):
+    """Logistic regression, its penalty chosen on a fifth of the rows held out."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
+
+    once = StratifiedShuffleSplit(1, test_size=0.2, random_state=0)
+    search = GridSearchCV(LogisticRegression(max_iter=60), {"C": [0.003, 0.03, 0.3]}, cv=once)
+    return search.fit(x, y)
+
+
+def others(d: dict) -> dict:
+    """The trusted rows alone, all rows, and cleanlab."""
+    both = np.concatenate([d["x"], d["x_trusted"]]), np.concatenate([d["y"], d["y_trusted"]])
+    trusted, every = logistic(d["x_trusted"], d["y_trusted"]), logistic(*both)
+    score = lambda model: model.score(d["x_test"], d["y_test"])
+    out = {"trusted_accuracy": score(trusted), "all_accuracy": score(every)}
+    try:
+        import cleanlab  # noqa: F401
+    except ImportError:
+        print("cleanlab is not installed: pip install cleanlab")
+        return out
+    return out | confident(d, both, trusted, every, score)
+
+
+def confident(d: dict, both: tuple, trusted, every, score) -> dict:
+    from cleanlab.filter import find_label_issues
+    from sklearn.metrics import f1_score
+    from sklearn.model_selection import cross_val_predict
+
+    n = len(d["y"])
+    held_out = cross_val_predict(every.best_estimator_, *both, cv=3, method="predict_proba")[:n]
+    sources = {"cross-validated": held_out, "trusted": trusted.predict_proba(d["x"])}
+    flags = {
+        f"{source}, {name}": find_label_issues(d["y"], p, filter_by=name, n_jobs=1)
+        for (source, p), name in itertools.product(sources.items(), FILTERS)
+    }
+    f1 = {name: f1_score(d["wrong"], flag) for name, flag in flags.items()}
+    best = max(f1, key=f1.__getitem__)
+    keep = np.concatenate([~flags[best], np.ones(len(d["y_trusted"]), bool)])
+    again = logistic(both[0][keep], both[1][keep])
+    return {
+        "cleanlab_f1": f1[best],
+        "cleanlab_default_f1": f1["cross-validated, prune_by_noise_rate"],
+        "cleanlab_accuracy": score(again),
+        "cleanlab_best": best,
+        "cleanlab_all": f1,
+    }
+
+
+def measured(path: Path) -> list[dict]:
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    return [json.loads(line) for line in lines[:-1]]  # the last one is empty, or was cut off
+
+
+def run(cases: list[tuple], load, path: Path) -> None:
+    there = measured(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in there))
+    done = {tuple(row[k] for k in KEYS) for row in there}
+    for case in cases:
+        if case in done:
+            continue
+        name, *numbers = case
+        d = split(load(name), *numbers)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # 60 iterations of logistic regression are meant
+            row = dict(zip(KEYS, case, strict=True)) | cleaner(d) | others(d)
+        with open(path, "a") as file:
+            file.write(json.dumps(row, default=float) + "\n")
+        print({k: v for k, v in row.items() if k != "cleanlab_all"}, flush=True)
+
+
+def table(rows: list[dict]) -> str:
+    """In the order of the question: data, trusted rows, noise."""
+    head = (
+        "| data | trusted | noise | F1: HyperCleaner | λ < -1 | cleanlab, default | best in "
+        "hindsight | accuracy: HyperCleaner | cleanlab | trusted alone | all rows |\n|"
+        + "---|"
+        * 11
+    )
+    fields = ("f1", "f1_lam", "cleanlab_default_f1", "cleanlab_f1")
+    percents = ("accuracy", "cleanlab_accuracy", "trusted_accuracy", "all_accuracy")
+    lines = [head]
+    for row in sorted(rows, key=lambda r: (r["data"] != "mnist", r["trusted"], r["noise"])):
+        cells = [row["data"], str(row["trusted"]), f"{row['noise']:.0%}"]
+        cells += [f"{row[k]:.3f}" if k in row else "-" for k in fields]
+        cells += [f"{row[k]:.1%}" if k in row else "-" for k in percents]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=os.environ.get("BILEVAX_DATA", "data"))
+    parser.add_argument("--only", choices=("mnist", "fashion-mnist"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    args = parser.parse_args()
+    path = OUT / ("quick.jsonl" if args.quick else "records.jsonl")
+    names = (args.only,) if args.only else ("mnist", "fashion-mnist")
+    if args.quick:
+        run([("digits", 1000, 200, noise, 0) for noise in NOISES], lambda _: digits(), path)
+    elif not args.table:
+        cases = [(name, N, m, z, 0) for name in names for m in SIZES for z in NOISES]
+        run(cases, lambda name: images(args.data, name), path)
+    print(table(measured(path)))
+
+
+if __name__ == "__main__":
+    main()
