@@ -104,7 +104,7 @@ def _numbers(table: Table, name: str) -> np.ndarray | int:
         out = values.astype(float)
         bad = np.flatnonzero(~np.isfinite(out))
         if len(bad):
-            raise _empty(table, table.places[bad[0]], name, str(out[bad[0]]))
+            raise _empty(table, table.places[int(bad[0])], name, str(out[bad[0]]))
         return out
     return _parsed(table, name, values)
 

@@ -52,8 +52,9 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
 
     After `fit`: `weights_`, sigmoid(lam_i) of each training row; `suspect_`, a mask of them;
     `belief_`, the probability that the final classifier gives to their labels (the paper's own
-    criterion is `lam_ < -3`, after a longer run); `classes_`; `lam_`; `history_`; `rule_`, `T_`, `learning_rate_`, as used;
-    `diagnosis_`, or None where the rule was given; `w_`, the parameters of the final classifier.
+    criterion is `lam_ < -3`, after a longer run); `classes_`; `lam_`; `history_`; `rule_`,
+    `T_`, `learning_rate_`, as used; `diagnosis_`, or None where the rule was given; `w_`, the
+    parameters of the final classifier.
 
     !!! example
 
@@ -132,7 +133,7 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         check.trusted_given(X_trusted, y_trusted)
         check.dense(X_trusted, "X_trusted")
         trusted = check_array(
-            X_trusted, dtype=np.float64, ensure_all_finite=False, input_name="X_trusted"
+            X_trusted, dtype="float64", ensure_all_finite=False, input_name="X_trusted"
         )
         check.finite(trusted, "X_trusted")
         labels = column_or_1d(y_trusted)
@@ -174,21 +175,26 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         return jax.tree.map(jnp.asarray, base.floating(w, "w")), apply
 
     def _minimize(self, p: Problem) -> Result:
-        self.diagnosis_ = settings.look(p) if self.rule is None else None
-        self.rule_ = self.rule if self.diagnosis_ is None else settings.rule_of(self.diagnosis_, p)
+        self.diagnosis_, rule = None, self.rule
+        if rule is None:
+            self.diagnosis_ = settings.look(p)
+            rule = settings.rule_of(self.diagnosis_, p)
+        self.rule_ = rule
+        steps = check.whole(self.steps, "steps")
         return minimize(
             p.f,
             p.xi,
-            self.rule_,
+            rule,
             p.lam,
             T=p.T,
-            steps=check.whole(self.steps, "steps"),
+            steps=steps,
             optimizer=optax.adam(check.number(self.hyper_rate, "hyper_rate")),
             S=p.S if p.size is None else None,
             contexts=None if p.size is None else Draw(p.S, p.size),
             key=None if p.size is None else p.S["key"],
             progress=self.progress,
             checkpoint_dir=self.checkpoint_dir,
+            checkpoint_every=max(1, steps // 10) if self.checkpoint_dir is not None else None,
         )
 
     def _learn(self, p: Problem, rows: Rows) -> tuple[Any, np.ndarray]:

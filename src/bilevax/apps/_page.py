@@ -139,7 +139,7 @@ def _card(f: Finding) -> str:
         f'<div class="card"><img alt="" src="{picture(f.pixels)}">'
         f'<span class="given">{escape(_cut(f.given))}</span> → '
         f'<span class="found">{escape(_cut(f.found))}</span> {f.sure:.0%}<br>'
-        f'<span class="soft">{escape(f.place)}, weight {f.weight:.3f}</span></div>'
+        f'<span class="soft">{escape(f.place)}<br>weight {f.weight:.3f}</span></div>'
     )
 
 

@@ -7,7 +7,7 @@ name, which fails if the name is taken.
 import csv
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ class Table:
     """Columns under their names: lists of text, or arrays."""
 
     path: Path
-    columns: dict[str, Sequence[str] | np.ndarray]
+    columns: Mapping[str, Sequence[str] | np.ndarray]
     places: Sequence[str]
     """Where each row stands, in words."""
     write: Write
@@ -61,6 +61,8 @@ def _read_csv(path: Path) -> Table:
             f"{path} is not UTF-8 text (byte {error.start}); save it as such."
         ) from None
     records = list(_records(path, text))
+    while records and not records[-1][2]:  # empty lines at the end
+        records.pop()
     if not records:
         raise TableError(f"{path} is empty.")
     (_, head, names), body = records[0], records[1:]
@@ -80,7 +82,7 @@ def _read_csv(path: Path) -> Table:
 
 def _records(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
     """The line where each record begins, its text to the letter, its cells."""
-    lines = io.StringIO(text.rstrip("\r\n"), newline="").readlines()
+    lines = io.StringIO(text, newline="").readlines()
     taken: list[str] = []
 
     def watched() -> Iterator[str]:
@@ -109,8 +111,8 @@ def _write_csv(file: BinaryIO, raw: list[str], weight: np.ndarray, suspect: np.n
     body = ((f"{w:.6f}", str(bool(s))) for w, s in zip(weight, suspect, strict=True))
     for text, more in zip(raw, [ADDED, *body], strict=True):
         kept = text.rstrip("\r\n")
-        end = text[len(kept) :] or "\n"
-        file.write((kept + "".join(mark + cell for cell in more) + end).encode("utf-8"))
+        line = kept + "".join(mark + cell for cell in more) + text[len(kept) :]
+        file.write(line.encode("utf-8"))
 
 
 def _read_parquet(path: Path) -> Table:

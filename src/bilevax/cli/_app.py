@@ -15,6 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.callback()(lambda: None)  # commands have names, even while there is one
 app.command("clean")(clean)
 
 
