@@ -170,7 +170,7 @@ def test_trusted_labels_must_be_known(files, tmp_path):
         work.job(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     cut=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 8)), max_size=3),
     put=st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4)), max_size=3),
@@ -193,7 +193,7 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
 
 
 @given(text=st.text(max_size=80))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_text_becomes_markup(text):
     summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)])
     finding = Finding(text, text, text, 0.9, 0.1, [(text, text)], None)
@@ -206,14 +206,14 @@ def test_no_text_becomes_markup(text):
 @pytest.mark.slow
 def test_killed_and_resumed(files, tmp_path, monkeypatch, capsys):
     out, folder = tmp_path / "out.csv", tmp_path / "out.csv.checkpoint"
-    words = [files[0], "--trusted", files[1], "-o", out, "--ignore", "id", "--steps", 3000]
+    words = [files[0], "--trusted", files[1], "-o", out, "--ignore", "id", "--steps", 300]
     code = "from bilevax.cli import main; main()"
     source = str(pathlib.Path(work.__file__).parents[2])
     process = subprocess.Popen(
         [sys.executable, "-c", code, "clean", *map(str, words)],
         env=os.environ | {"PYTHONPATH": source, "JAX_ENABLE_X64": "1"},
     )
-    while process.poll() is None and not (folder / "300").exists():
+    while process.poll() is None and not (folder / "60").exists():
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()

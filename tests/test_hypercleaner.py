@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -19,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import bilevax as bx
 from bilevax.apps import HyperCleaner
 
-N, M = 500, 150
+N, M = 1000, 100
 FAST = dict(rule=bx.Reverse(K=3), T=20, steps=3, learning_rate=1.0)
 
 
@@ -181,17 +182,20 @@ def test_sparse_is_refused():
 
 
 class SameData(HyperCleaner):
-    """Trusts the data it is given: for scikit-learn's checks, whose fit has two arguments."""
+    """For scikit-learn's checks, whose fit has two arguments: trusts the data it is given.
+
+    The checks are about the interface, in dozens of shapes; the run, which would be compiled
+    for each, is left out.
+    """
 
     def fit(self, X, y):
         return super().fit(X, y, X, y)
 
+    def _minimize(self, p):
+        return SimpleNamespace(lam=p.lam, history={})
 
-EXPECTED = {}
 
-
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_agrees():
-    check_estimator(
-        SameData(**FAST | {"steps": 1, "rule": bx.Reverse(K=1)}), expected_failed_checks=EXPECTED
-    )
+    check_estimator(SameData(**FAST), expected_failed_checks={})  # none is expected to fail

@@ -138,6 +138,7 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         check.finite(trusted, "X_trusted")
         labels = column_or_1d(y_trusted)
         check.same_features(X, trusted)
+        validate_data(self, X_trusted, reset=False, skip_check_array=True)  # names of columns
         check.as_long(trusted, labels)
         return X, codes, trusted, check.coded(labels, self.classes_)
 
@@ -240,4 +241,5 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely label of each row."""
-        return self.classes_[self._logits(X).argmax(1)]
+        found = self._logits(X).argmax(1)
+        return self.classes_[found]
