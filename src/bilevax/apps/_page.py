@@ -25,7 +25,7 @@ p { margin: .4rem 0; max-width: 46rem } .soft { color: var(--soft) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 .wide { overflow-x: auto }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; max-width: 16rem; overflow-wrap: anywhere }
+  vertical-align: top; max-width: 16rem; overflow-wrap: break-word }
 th { color: var(--soft); font-weight: 500; white-space: nowrap }
 td.n, th.n { text-align: right; white-space: nowrap }
 .bar { display: inline-block; height: .6rem; background: var(--red); border-radius: 2px;
@@ -108,14 +108,14 @@ def _classes(s: Summary) -> str:
 def _said(shown: Sequence[Finding], n: int) -> str:
     if not shown:
         return "<h2>No suspect rows</h2>"
+    more = len(shown[0].cells) - MOST_CELLS if shown[0].pixels is None else 0
+    columns = f" Of the columns, {more} are not shown." if more > 0 else ""
     which = "All suspect rows" if len(shown) == n else f"The {len(shown)} most suspicious rows"
-    return f'<h2>{which}</h2><p class="soft">The least probable first.</p>'
+    return f'<h2>{which}</h2><p class="soft">The least probable first.{columns}</p>'
 
 
 def _table(shown: Sequence[Finding]) -> str:
     names = "".join(f"<th>{escape(_cut(name))}</th>" for name, _ in shown[0].cells[:MOST_CELLS])
-    more = len(shown[0].cells) - MOST_CELLS
-    names += f"<th>and {more} more columns</th>" if more > 0 else ""
     rows = "".join(_line(f) for f in shown)
     head = '<th>row</th><th>label</th><th>likely</th><th class="n">sure</th><th class="n">weight'
     return f'<div class="wide"><table><tr>{head}</th>{names}</tr>{rows}</table></div>'
