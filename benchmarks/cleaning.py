@@ -198,25 +198,28 @@ def write(path: Path, rows: list[dict]) -> None:
     os.replace(new, path)
 
 
-def table(rows: list[dict]) -> str:
+F1 = {
+    "HyperCleaner": "f1",
+    "no weights, from trusted": "from_trusted_f1",
+    "no weights, from all": "from_all_f1",
+    "λ < -1": "f1_lam",
+    "cleanlab": "cleanlab_default_f1",
+    "cleanlab, in hindsight": "cleanlab_f1",
+}
+ACCURACY = {
+    "HyperCleaner": "accuracy",
+    "no weights, from trusted": "from_trusted_accuracy",
+    "no weights, from all": "from_all_accuracy",
+    "cleanlab, in hindsight": "cleanlab_accuracy",
+    "trusted alone": "trusted_accuracy",
+    "all rows": "all_accuracy",
+}
+
+
+def table(rows: list[dict], title: str, columns: dict[str, str]) -> str:
     """In the order of the question: data, trusted rows, noise."""
-    columns = {
-        "F1: HyperCleaner": "f1",
-        "λ < -1": "f1_lam",
-        "no weights, from trusted": "from_trusted_f1",
-        "no weights, from all": "from_all_f1",
-        "cleanlab": "cleanlab_default_f1",
-        "cleanlab, in hindsight": "cleanlab_f1",
-        "accuracy: HyperCleaner": "accuracy",
-        "no weights, from trusted ": "from_trusted_accuracy",
-        "no weights, from all ": "from_all_accuracy",
-        "cleanlab ": "cleanlab_accuracy",
-        "trusted alone": "trusted_accuracy",
-        "all rows": "all_accuracy",
-    }
-    head = f"| data | trusted | noise | {' | '.join(map(str.strip, columns))} |\n|"
-    head += "---|" * (3 + len(columns))
-    lines = [head]
+    head = f"| {title} | trusted | noise | {' | '.join(columns)} |\n|"
+    lines = [head + "---|" * (3 + len(columns))]
     for row in sorted(rows, key=lambda r: (r["data"] != "mnist", r["trusted"], r["noise"])):
         cells = [row["data"], str(row["trusted"]), f"{row['noise']:.0%}"]
         cells += [f"{row[k]:.3f}" if k in row else "-" for k in columns.values()]
@@ -238,7 +241,8 @@ def main() -> None:
     elif not args.table:
         cases = [(name, N, m, z, 0) for name in names for m in SIZES for z in NOISES]
         run(cases, lambda name: images(args.data, name), path)
-    print(table(measured(path)))
+    for title, columns in (("F1", F1), ("accuracy", ACCURACY)):
+        print(table(measured(path), title, columns), end="\n\n")
 
 
 if __name__ == "__main__":
