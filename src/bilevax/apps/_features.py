@@ -115,17 +115,13 @@ def _parsed(table: Table, name: str, values: Sequence | np.ndarray) -> np.ndarra
         if not text.strip():
             raise _empty(table, table.places[i], name)
         try:
-            out[i] = float(text) if "_" not in text else _none()
+            out[i] = float(text.replace("_", "x"))  # 1_000 is text, though not to Python
         except ValueError:
             first = i if first is None else first
             continue
         if not np.isfinite(out[i]):
             raise _empty(table, table.places[i], name, text.strip())
     return out if first is None else first
-
-
-def _none() -> float:
-    raise ValueError
 
 
 def _empty(table: Table, place: str, name: str, value: str = "") -> TableError:
