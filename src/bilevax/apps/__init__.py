@@ -1,1 +1,8 @@
 """Tools that are used as they are, with scikit-learn's conventions."""
+
+try:
+    from ._hypercleaner import HyperCleaner as HyperCleaner
+except ModuleNotFoundError as error:
+    if error.name != "sklearn":
+        raise
+    raise ImportError("bilevax.apps needs scikit-learn: pip install 'bilevax[tools]'.") from error

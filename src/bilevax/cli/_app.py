@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from ._clean import clean
 from ._data import data_app
 from ._report import report
 from ._run import list_experiments, run
@@ -22,6 +23,7 @@ app.command("list")(list_experiments)
 app.command("run")(run)
 app.add_typer(data_app, name="data")
 app.command("report")(report)
+app.command("clean")(clean)
 
 
 def start() -> None:

@@ -20,7 +20,7 @@ NAMES = (
 )
 
 DATASET = Dataset(
-    name="fashion_mnist",
+    name="fashion-mnist",
     description="pieces of clothing, 28 x 28: 60,000 train, 10,000 test",
     licence="MIT",
     citation="Xiao, Rasul, Vollgraf 2017, Fashion-MNIST: a novel image dataset for benchmarking "
@@ -41,7 +41,7 @@ def load(data_dir: str | os.PathLike | None = None) -> Split:
 
     **Arguments:**
 
-    - `data_dir`: a folder with `fashion_mnist/`, looked in first.
+    - `data_dir`: a folder with `fashion-mnist/`, looked in first.
 
     **Returns:**
 

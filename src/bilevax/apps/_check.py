@@ -1,0 +1,116 @@
+"""What HyperCleaner asks of its data, each in one sentence."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+
+def dense(x: Any, name: str) -> None:
+    if sparse.issparse(x):
+        raise TypeError(f"{name} is sparse, which is not supported; give {name}.toarray().")
+
+
+def finite(x: np.ndarray, name: str) -> None:
+    bad = np.argwhere(~np.isfinite(x))
+    if len(bad):
+        row, column = (int(i) for i in bad[0])
+        what = "NaN" if np.isnan(x[row, column]) else "inf"
+        raise ValueError(
+            f"{name} holds {what} (row {row}, column {column}); fill or leave out such rows."
+        )
+
+
+def trusted_given(x: Any, y: Any) -> None:
+    missing = [name for name, a in (("X_trusted", x), ("y_trusted", y)) if a is None]
+    if missing:
+        raise ValueError(
+            f"{' and '.join(missing)} must be given: rows whose labels you have checked, without "
+            "which no other label can be called wrong."
+        )
+
+
+def classes(found: np.ndarray) -> None:
+    if len(found) < 2:
+        raise ValueError(
+            f"y holds {len(found)} class, {_some(found)}; a classifier needs at least two classes."
+        )
+
+
+def coded(y: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Trusted labels as numbers of classes; every class has some."""
+    number = {label: i for i, label in enumerate(known.tolist())}
+    strange = sorted({repr(label) for label in y.tolist() if label not in number})
+    if strange:
+        raise ValueError(
+            f"y_trusted holds {_some(strange)}, which y does not; its classes are {_some(known)}."
+        )
+    out = np.asarray([number[label] for label in y.tolist()], np.int32)
+    without = known[np.bincount(out, minlength=len(known)) == 0]
+    if len(without):
+        raise ValueError(
+            f"y_trusted has no rows of class {_some(without)}; give at least one of each class."
+        )
+    return out
+
+
+def same_features(x: np.ndarray, trusted: np.ndarray) -> None:
+    if x.shape[1] != trusted.shape[1]:
+        raise ValueError(
+            f"X_trusted has {trusted.shape[1]} features, X has {x.shape[1]}; give the same columns."
+        )
+
+
+def as_long(x: np.ndarray, y: np.ndarray) -> None:
+    if len(x) != len(y):
+        raise ValueError(
+            f"X_trusted has {len(x)} rows and y_trusted {len(y)}; give a label for each row."
+        )
+
+
+def whole(value: Any, name: str) -> int:
+    """A positive integer."""
+    try:
+        out = operator.index(value)
+    except TypeError:
+        out = 0
+    if out < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    return out
+
+
+def number(value: Any, name: str, *, zero: bool = False) -> float:
+    """A finite number above zero, or zero where that is allowed."""
+    try:
+        out = float(value)
+    except (TypeError, ValueError):
+        out = np.nan
+    if not np.isfinite(out) or out < 0 or (out == 0 and not zero):
+        raise ValueError(f"{name} must be a number {'from' if zero else 'above'} 0, got {value!r}.")
+    return out
+
+
+def model(given: Any) -> tuple[Any, Any]:
+    """(w, apply) as they were given."""
+    if not isinstance(given, tuple) or len(given) != 2 or not callable(given[1]):
+        raise ValueError(
+            f"model must be (w, apply), initial parameters and a function (w, x) -> logits, got "
+            f"{type(given).__name__}."
+        )
+    return given
+
+
+def logits(shape: tuple[int, ...], rows: int, classes: int) -> None:
+    if shape != (rows, classes):
+        raise ValueError(
+            f"model's apply gives logits of shape {shape} for {rows} rows and {classes} classes; "
+            f"it must give {(rows, classes)}."
+        )
+
+
+def _some(values: Sequence | np.ndarray, most: int = 5) -> str:
+    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    text = ", ".join(v if isinstance(v, str) else repr(v) for v in values[:most])
+    return text + (f", and {len(values) - most} more" if len(values) > most else "")

@@ -1,0 +1,178 @@
+"""Cleaning as a bilevel problem (Sec. 4.2.1).
+
+    g(w, lam) = mean_i sigmoid(lam_i) l(w, x_i, y_i) + decay |w|^2
+    f(w)      = mean of l over the trusted rows
+
+with l the cross-entropy. Everything that changes from one data set to the next is an array in
+the problem, so that data of the same shape never compile anew.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from .. import _tree as tree
+from .._dynamics import Descent, constant, whole
+from .._types import Context, Hyper, Params
+
+Apply = Callable[[Params, Array], Array]
+
+ALL = 30.0
+"""A lam whose weight is one."""
+
+
+class Rows(NamedTuple):
+    """Features and the numbers of their classes."""
+
+    x: Float[Array, "n d"]
+    y: Int[Array, " n"]
+
+
+def linear(w: Any, x: Any) -> Any:
+    """Logits; w is (classes, features), twice as fast on a CPU as its transpose."""
+    return x @ w.T
+
+
+def cross_entropy(logits: Float[Array, "n c"], y: Int[Array, " n"]) -> Float[Array, " n"]:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y)
+
+
+class Inner(eqx.Module):
+    """g; a minibatch says in S["rows"] which lam are its own."""
+
+    apply: Apply
+
+    def __call__(self, w: Params, lam: Hyper, S: Context) -> Array:
+        x, y = S["train"]
+        lam = lam[S["rows"]] if "rows" in S else lam
+        loss = jnp.mean(jax.nn.sigmoid(lam) * cross_entropy(self.apply(w, x), y))
+        return S["unit"] * loss + S["decay"] * tree.dot(w, w)
+
+
+class Outer(eqx.Module):
+    """f."""
+
+    apply: Apply
+
+    def __call__(self, w: Params, lam: Hyper, S: Context) -> Array:
+        del lam
+        x, y = S["trusted"]
+        return jnp.mean(cross_entropy(self.apply(w, x), y))
+
+
+class Batches(eqx.Module):
+    """What step t sees: rows drawn from fold_in(key, t), so that a step can be replayed."""
+
+    size: int = eqx.field(static=True)
+
+    def __call__(self, S: Context, t: Any) -> Context:
+        rows = _draw(jax.random.fold_in(S["key"], t), self.size, S["train"].y.shape[0])
+        return S | {"train": Rows(*(a[rows] for a in S["train"])), "rows": rows}
+
+
+class Draw(eqx.Module):
+    """A context for each hyper-iteration: other minibatches inside, and another one outside."""
+
+    S: Context
+    size: int = eqx.field(static=True)
+
+    def __call__(self, key: Array) -> Context:
+        inside, outside = jax.random.split(key)
+        trusted = self.S["trusted"]
+        if trusted.y.shape[0] > self.size:
+            rows = _draw(outside, self.size, trusted.y.shape[0])
+            trusted = Rows(*(a[rows] for a in trusted))
+        return self.S | {"trusted": trusted, "key": inside}
+
+
+def _draw(key: Array, size: int, n: int) -> Int[Array, " size"]:
+    return jax.random.randint(key, (size,), 0, n, jnp.int32)
+
+
+def _sgd(gamma: Array, lam: Hyper) -> optax.GradientTransformation:
+    del lam
+    return optax.sgd(gamma)
+
+
+class Problem(NamedTuple):
+    """Cleaning, ready to be diagnosed and minimised."""
+
+    f: Outer
+    xi: Descent
+    lam: Hyper
+    S: Context
+    T: int
+    size: int | None
+    """Rows in a minibatch; None if every step sees all."""
+
+    def at_rate(self, gamma: float) -> "Problem":
+        opt = jax.tree_util.Partial(_sgd, jnp.asarray(gamma, jnp.float32))
+        xi = Descent(self.xi.g, self.xi.init, opt, self.xi.sample)
+        return self._replace(xi=xi)
+
+    def on(self, train: Rows, weight: Array) -> "Problem":
+        """The same, for other rows to learn from, with weights that count in proportion."""
+        lam = jax.scipy.special.logit(jnp.clip(weight, 1e-12, 1 - 1e-6))
+        return self._replace(lam=lam, S=self.S | {"train": train, "unit": 1 / jnp.mean(weight)})
+
+
+def problem(
+    apply: Apply,
+    w: Params,
+    train: Rows,
+    trusted: Rows,
+    *,
+    T: int,
+    decay: float,
+    size: int | None,
+    seed: int,
+) -> Problem:
+    """The problem with a step size of one, for `at_rate` to set."""
+    sample = whole if size is None else Batches(size)
+    opt = jax.tree_util.Partial(_sgd, jnp.ones((), jnp.float32))
+    xi = Descent(Inner(apply), constant(w), opt, sample)
+    S = {"train": train, "trusted": trusted, "decay": jnp.asarray(decay, jnp.float32)}
+    S |= {"unit": jnp.ones((), jnp.float32), "key": jax.random.key(seed)}
+    lam = jnp.zeros(train.y.shape[0], jnp.float32)
+    return Problem(Outer(apply), xi, lam, S, T, size)
+
+
+@eqx.filter_jit
+def train(p: Problem, lam: Hyper) -> Params:
+    """w_T; not finite if the step size is too large."""
+    T = jnp.asarray(p.T, jnp.int32)
+    step = lambda t, s: p.xi.advance(s, lam, p.S, t)
+    return p.xi.read(lax.fori_loop(jnp.zeros((), jnp.int32), T, step, p.xi.start(lam, p.S)))
+
+
+@eqx.filter_jit
+def belief(p: Problem, w: Params) -> Float[Array, " n"]:
+    """The probability that the model gives to the label of each row."""
+    return jnp.exp(-cross_entropy(p.f.apply(w, p.S["train"].x), p.S["train"].y))
+
+
+@eqx.filter_jit
+def smoothness(p: Problem, w: Params, lam: Hyper, products: int = 20) -> Float[Array, ""]:
+    """The largest curvature of g at w, by power iterations, on what step 0 sees."""
+    S = p.xi.sample(p.S, jnp.zeros((), jnp.int32))
+    gradient = jax.grad(lambda w: p.xi.g(w, lam, S))
+    v = tree.normal(p.S["key"], w)
+
+    def body(_, carry):
+        v, _ = carry
+        v = tree.scale(1 / tree.positive(tree.norm(v)), v)
+        v = jax.jvp(gradient, (w,), (v,))[1]
+        return v, tree.norm(v)
+
+    return lax.fori_loop(0, products, body, (v, jnp.zeros((), tree.widest(w))))[1]
+
+
+def as_numpy(w: Params) -> Any:
+    return jax.tree.map(np.asarray, w)

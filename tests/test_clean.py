@@ -1,0 +1,224 @@
+"""`bilevax clean`: every row comes back as it was, bad files get a sentence, nothing is lost."""
+
+import csv
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bilevax.apps import _clean as work
+from bilevax.apps._page import Finding, Summary, page
+from bilevax.cli._app import start
+
+LABELS = ("<script>alert(1)</script>", 'b "quoted", with a comma')
+
+
+def rows(n=40, seed=0):
+    """Two numbers, a word, an id and a label that the first number decides."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2)).round(3)
+    y = [LABELS[int(a > 0)] for a in x[:, 0]]
+    return [[str(a), f" {b}", "ab"[i % 2], f"id-{i}", y[i]] for i, (a, b) in enumerate(x)]
+
+
+def write(path, body, head=("a", "b", "word", "id", "y"), end="\r\n"):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator=end).writerows([head, *body])
+    return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    wrong = rows(60)
+    for row in wrong[:6]:
+        row[-1] = LABELS[LABELS.index(row[-1]) - 1]
+    return write(tmp_path / "train.csv", wrong), write(tmp_path / "trusted.csv", rows(60, 1))
+
+
+def call(monkeypatch, capsys, *words):
+    """Exit code and what was said."""
+    monkeypatch.setattr(sys, "argv", ["bilevax", "clean", *map(str, words)])
+    with pytest.raises(SystemExit) as done:
+        start()
+    said = capsys.readouterr()
+    return done.value.code or 0, said.out + said.err
+
+
+def test_every_row_comes_back(files, tmp_path, monkeypatch, capsys):
+    train, trusted = files
+    before, out = train.read_bytes(), tmp_path / "<img src=x onerror=alert(1)>.csv"
+    words = (train, "--trusted", trusted, "-o", out, "--steps", "10")
+    code, said = call(monkeypatch, capsys, *words, "--ignore", "id")
+    assert code == 0, said
+    lines = out.read_bytes().decode().split("\r\n")
+    assert [line.rsplit(",", 2)[0] for line in lines[:-1]] == before.decode().split("\r\n")[:-1]
+    assert lines[0].endswith(",weight,suspect") and train.read_bytes() == before
+    with open(out, newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [row["suspect"] for row in table[:6]].count("True") >= 4
+    assert all(0 < float(row["weight"]) < 1 for row in table)
+    text = out.with_suffix(".html").read_text("utf-8")
+    assert "<script>alert" not in text and "&lt;script&gt;" in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        ["train.csv", "trusted.csv", out.name, out.with_suffix(".html").name]
+    )
+    code, said = call(monkeypatch, capsys, *words, "--ignore", "id")
+    assert code == 1 and "exists and is not overwritten" in said
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz"])
+def test_other_kinds(kind, tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 64))
+    y = (x[:, 0] > 0).astype(int)
+    for name in ("train", "trusted"):
+        if kind == "npz":
+            np.savez(tmp_path / f"{name}.npz", X=x.reshape(30, 8, 8), y=y, more=np.arange(5))
+        else:
+            columns = {f"c{j}": x[:, j] for j in range(64)} | {"y": y.astype(str)}
+            pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    train, out = tmp_path / f"train.{kind}", tmp_path / f"out.{kind}"
+    words = (train, "--trusted", tmp_path / f"trusted.{kind}", "-o", out, "--image")
+    code, said = call(monkeypatch, capsys, *words, "--steps", 2, "--threshold", 0.9)
+    assert code == 0, said
+    if kind == "npz":
+        with np.load(out, allow_pickle=False) as found:
+            assert sorted(found.files) == ["X", "more", "suspect", "weight", "y"]
+            assert (found["X"] == x.reshape(30, 8, 8)).all() and found["weight"].shape == (30,)
+            suspect = found["suspect"]
+    else:
+        found = pq.read_table(out)
+        assert found.drop_columns(["weight", "suspect"]).equals(pq.read_table(train))
+        suspect = found["suspect"].to_numpy()
+    text = out.with_suffix(".html").read_text("utf-8")
+    assert text.count("data:image/png") == suspect.sum()
+
+
+def edited(change):
+    """The good table, changed."""
+
+    def make(path):
+        body, head = rows(), ["a", "b", "word", "id", "y"]
+        change(body, head)
+        return write(path, body, head)
+
+    return make
+
+
+def raw(data):
+    def make(path):
+        path.write_bytes(data)
+        return path
+
+    return make
+
+
+def put(i, j, text):
+    return edited(lambda body, head: body[i].__setitem__(j, text))
+
+
+BAD = {
+    "empty": (raw(b""), "is empty"),
+    "only a header": (raw(b"a,b,word,id,y\n"), "has no rows"),
+    "not utf-8": (raw(b"a,y\n\xff,1\n"), r"not UTF-8 text \(byte 4\)"),
+    "open quote": (raw(b'a,y\n"1,2\n'), "line 2, cannot be read as CSV"),
+    "ragged": (edited(lambda body, head: body[4].pop()), "line 6, has 4 cells and the header 5"),
+    "empty cell": (put(2, 0, ""), "line 4, column 'a', is empty"),
+    "nan": (put(2, 0, "nan"), "line 4, column 'a', holds nan"),
+    "infinite": (put(0, 1, "-inf"), "line 2, column 'b', holds -inf"),
+    "no label": (put(5, 4, " "), "line 7, column 'y', is empty"),
+    "weight": (edited(lambda body, head: head.__setitem__(0, "weight")), "already has a column"),
+    "twice": (edited(lambda body, head: head.__setitem__(0, "b")), "two columns named 'b'"),
+    "no such column": (edited(lambda body, head: head.__setitem__(4, "z")), "no column 'y'"),
+    "other columns": (edited(lambda body, head: head.__setitem__(0, "z")), "no column 'z', which"),
+    "one label": (edited(lambda body, head: [r.__setitem__(4, "q") for r in body]), "'q'"),
+    "more labels": (put(0, 4, "q"), "trusted.csv has no row with the label 'q'"),
+}
+
+
+@pytest.mark.parametrize("make, text", BAD.values(), ids=BAD)
+def test_bad_files_get_a_sentence(make, text, files, tmp_path, monkeypatch, capsys):
+    path, out = make(tmp_path / "bad.csv"), tmp_path / "out.csv"
+    before = path.read_bytes()
+    words = (path, "--trusted", files[1], "-o", out, "--ignore", "id")
+    code, said = call(monkeypatch, capsys, *words)
+    assert code == 1 and said.startswith("bilevax: ") and said.count("\n") == 1, said
+    assert re.search(text, said), said
+    assert path.read_bytes() == before and not out.exists()
+
+
+def test_identifiers_are_refused(files, tmp_path):
+    with pytest.raises(ValueError, match=r"column 'id', holds text .* pass --ignore id"):
+        work.job(*files, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+
+
+def test_trusted_labels_must_be_known(files, tmp_path):
+    body = rows()
+    body[3][4] = "new"
+    trusted = write(tmp_path / "t.csv", body)
+    with pytest.raises(ValueError, match="t.csv, line 5, has the label 'new', which"):
+        work.job(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    cut=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 8)), max_size=3),
+    put=st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=4)), max_size=3),
+    piece=st.sampled_from([b"", b"\x00", b'"', b",", b"\r", b"\n\n", b";", b"\xef\xbb\xbf", b"\t"]),
+)
+def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
+    data = files[0].read_bytes()
+    for at, n in cut:
+        data = data[:at] + data[at + n :]
+    for at, more in put:
+        data = data[:at] + more + piece + data[at:]
+    path = tmp_path / "damaged.csv"
+    path.write_bytes(data)
+    try:
+        job = work.job(path, files[1], tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+        assert np.isfinite(job.data.x).all() and len(job.data.y) == len(job.table)
+    except ValueError as error:
+        assert str(error).endswith(".")
+    assert path.read_bytes() == data and not (tmp_path / "o.csv").exists()
+
+
+@given(text=st.text(max_size=80))
+@settings(max_examples=25, deadline=None)
+def test_no_text_becomes_markup(text):
+    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)])
+    finding = Finding(text, text, text, 0.9, 0.1, [(text, text)], None)
+    plain = Finding("r", "r", "r", 0.9, 0.1, [("r", "r")], None)
+    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)])
+    tags = lambda html: (html.count("<"), html.count('"'))
+    assert tags(page(summary, [finding])) == tags(page(quiet, [plain]))
+
+
+@pytest.mark.slow
+def test_killed_and_resumed(files, tmp_path, monkeypatch, capsys):
+    out, folder = tmp_path / "out.csv", tmp_path / "out.csv.checkpoint"
+    words = [files[0], "--trusted", files[1], "-o", out, "--ignore", "id", "--steps", 300]
+    code = "from bilevax.cli import main; main()"
+    source = str(pathlib.Path(work.__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "clean", *map(str, words)],
+        env=os.environ | {"PYTHONPATH": source, "JAX_ENABLE_X64": "1"},
+    )
+    while process.poll() is None and not (folder / "60").exists():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert folder.exists() and not out.exists()
+    code, said = call(monkeypatch, capsys, *words)
+    assert code == 1 and "give --resume to go on" in said
+    code, said = call(monkeypatch, capsys, *words, "--resume")
+    assert code == 0 and out.exists() and not folder.exists(), said
