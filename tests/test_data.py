@@ -84,7 +84,7 @@ def test_a_place_that_is_no_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [n for n, d in data.DATASETS.items() if d.files])
 def test_a_missing_set_says_three_ways_in_one_sentence(name, cache):
     with pytest.raises(DataError) as caught:
-        getattr(data, name).load()
+        getattr(data, name.replace("-", "_")).load()
     words, dataset = str(caught.value), data.DATASETS[name]
     assert f"{name} is not in {cache} and could not be fetched (ConnectionError" in words
     assert "data_dir" in words and "BILEVAX_DATA" in words
