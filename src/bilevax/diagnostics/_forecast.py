@@ -38,9 +38,9 @@ def forecast(
 
     The program of each rule is compiled, which is all that it costs, and read. Bytes are what
     XLA allocates for it, temporaries and results, beside `lam`, `S` and the arrays in `xi`; they
-    are exact. Operations are counted over all steps. Time is predicted from the kernels and
-    loops of the program, relative to the forward pass, and for CPUs only. Nothing is computed
-    and no array is made.
+    are exact. Operations are counted over all steps. Time, relative to the forward pass, is
+    predicted from the kernels and loops of the program on a CPU, and is the ratio of operations
+    on other devices. Nothing is computed and no array is made.
 
     **Arguments:**
 
@@ -86,18 +86,22 @@ def forecast(
 def _row(
     rule: AbstractRule, program: "_Program", forward: "_Program", memory: float | None
 ) -> ForecastRow:
-    ours, theirs = program.seconds(), forward.seconds()
-    count = program.operations()
+    count, whole = program.operations(), forward.operations()
     return ForecastRow(
         rule=rule,
         bytes=program.bytes,
         forward_bytes=forward.bytes,
         flops=count.flops,
-        forward_flops=forward.operations().flops,
-        relative_time=ours / theirs if ours and theirs else None,
+        forward_flops=whole.flops,
+        relative_time=_relative_time(program, forward) or count.flops / max(whole.flops, 1),
         at_least=count.at_least,
         fits=None if memory is None else program.bytes <= memory,
     )
+
+
+def _relative_time(program: "_Program", forward: "_Program") -> float | None:
+    ours, theirs = program.seconds(), forward.seconds()
+    return ours / theirs if ours and theirs else None
 
 
 def _forward(f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int):

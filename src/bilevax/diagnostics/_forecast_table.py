@@ -20,8 +20,8 @@ class ForecastRow:
     flops: int
     """Floating-point operations, counted without those whose results nobody uses."""
     forward_flops: int
-    relative_time: float | None
-    """Predicted, over that of the forward pass; None on devices without a model."""
+    relative_time: float
+    """Predicted, over that of the forward pass."""
     at_least: bool
     """Whether flops and time are lower limits: a loop or solver of the rule ends by itself."""
     fits: bool | None
@@ -75,8 +75,9 @@ class Forecast:
         that_fits = "" if self.memory is None else " that fits"
         out = []
         if exact:
-            row = min(exact, key=lambda row: row.relative_time or row.relative_flops)
-            out.append(f"The fastest exact rule{that_fits} is {row.rule!r}, {_length(row)}.")
+            row = min(exact, key=lambda row: row.relative_time)
+            about = f"in about {row.relative_time:.2g} times the forward pass"
+            out.append(f"The fastest exact rule{that_fits} is {row.rule!r}, {about}.")
         if self.segment is not None:
             rule = Reverse(segment=self.segment)
             out.append(f"Reverse() does not fit, but {rule!r} does, and is as exact.")
@@ -116,18 +117,12 @@ class Forecast:
         out = [head, f"{'forward pass':{width}} {memory:>10} {flops:9.2e} {1:10.2f} {1:7.2f}"]
         for row in self.rows:
             more = ">" if row.at_least else ""
-            time = "-" if row.relative_time is None else f"{more}{row.relative_time:.2f}"
+            time = f"{more}{row.relative_time:.2f}"
             fits = {None: "", True: "yes", False: "no"}[row.fits]
             flops = f"{row.flops:9.2e} {more + format(row.relative_flops, '.2f'):>10}"
             line = f"{row.rule!r:{width}} {_size(row.bytes):>10} {flops} {time:>7} {fits:>5}"
             out.append(line.rstrip())
         return out
-
-
-def _length(row: ForecastRow) -> str:
-    if row.relative_time is None:
-        return f"with {row.relative_flops:.2g} times the operations of the forward pass"
-    return f"in about {row.relative_time:.2g} times the forward pass"
 
 
 def _size(n: float) -> str:

@@ -143,7 +143,7 @@ def _traffic(body: Body, line: Instruction, unit: str, ops: set[str]) -> Counter
         return Counter(inline=1)
     sizes = [_bytes(line.shape), *(_bytes(body[x].shape) for x in line.operands)]
     moved = sum(n for n in sizes if not ops & SLICES or n < max(sizes))
-    return Counter({"kernel": 5.9e-8, "operand" if "dot" in ops else "byte": moved})
+    return Counter({"kernel": 1, "operand" if "dot" in ops else "byte": moved})
 
 
 def _arithmetic(body: Body, line: Instruction, unit: str) -> Counter[str]:

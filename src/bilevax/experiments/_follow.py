@@ -1,8 +1,7 @@
 """Records of an outer loop, written while it runs and complete however often it was killed."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,8 @@ class Watch:
         self._records.add(kind="evaluation", **self._label, step=step, **numbers)
 
 
-@contextmanager
-def follow(records: Records, out: Path, rule: str, seed: int, steps: int) -> Iterator[Watch]:
+def follow(records: Records, out: Path, rule: str, seed: int, steps: int) -> Watch:
     """A `Watch`, with a line on the terminal that says which rule runs."""
     Console(stderr=True).print(f"{rule}, seed {seed}: {steps} hyper-iterations", markup=False)
     folder = out / "checkpoints" / re.sub(r"[^A-Za-z0-9.=]+", "-", rule).strip("-")
-    yield Watch(records, {"rule": rule, "seed": seed}, folder)
+    return Watch(records, {"rule": rule, "seed": seed}, folder)

@@ -149,12 +149,12 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
 
     with Records(out, asdict(config), resume=resume) as records:
         for text, rule in rules.items():
-            with follow(records, out, text, config.seed, config.steps) as watch:
-                watch.first(evaluate(lam))
-                result = minimize(
-                    f, xi, rule, lam, T=config.T, steps=config.steps, optimizer=adam, S=S,
-                    evaluate=watch.keep(evaluate), evaluate_every=config.every,
-                    callback=watch.write, checkpoint_dir=watch.checkpoints,
-                )  # fmt: skip
-                watch.complete(result)
+            watch = follow(records, out, text, config.seed, config.steps)
+            watch.first(evaluate(lam))
+            result = minimize(
+                f, xi, rule, lam, T=config.T, steps=config.steps, optimizer=adam, S=S,
+                evaluate=watch.keep(evaluate), evaluate_every=config.every,
+                callback=watch.write, checkpoint_dir=watch.checkpoints,
+            )  # fmt: skip
+            watch.complete(result)
         costs(records, f, xi, rules, lam, S, config.T, config.seed)
