@@ -3,7 +3,7 @@
 f satisfies the assumptions of Theorem 3.4; f~ = f + 5 |lam - (1, 0)|^2 breaks the third.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float
+from rich.console import Console
+from rich.progress import track
 
 from .._hypergradient import hypergradient
 from .._outer.minimize import minimize
@@ -62,10 +64,16 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
         records.extend(_bias(config))
         for name, pull in PULL.items():
             problem = toy(config.T, config.gamma, pull)
-            lams = {K: _trajectory(problem, K, config) for K in config.depths}
+            lams = {K: _trajectory(problem, K, config) for K in _shown(config.depths, name)}
             best = _optimum(problem, lams[max(config.depths)][-1])
             records.extend(_iterates(problem, name, lams, best))
             records.extend(_descent(problem, name, lams[min(config.depths)], config.depths))
+
+
+def _shown(depths: tuple[int, ...], name: str) -> Iterable[int]:
+    console = Console(stderr=True)
+    what = f"trajectories on {name}"
+    return track(depths, what, console=console, disable=not console.is_terminal)
 
 
 def _surface(config: Config) -> Iterator[Row]:
