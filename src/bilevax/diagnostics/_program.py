@@ -29,7 +29,8 @@ PRICES = {
 one kernel, a call of a foreign function; for a product of matrices, each of its operations and
 bytes; for a byte of other kernels; for an exp, a log, a quotient; for an entry of a scatter.
 
-Fitted to the programs of `benchmarks/forecast.py`, on two cores of an x86 machine."""
+Fitted to programs of `benchmarks/forecast.py` on two cores of an x86 machine, which also says how
+far they are off on others."""
 
 FREE = frozenset(["parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all"])
 FUNCTIONS = frozenset(
