@@ -21,14 +21,12 @@ def clean(
     batch: Annotated[int | None, typer.Option(min=1, help="Rows in an inner step.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Where the run is kept.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Find wrong labels with the help of a few right ones.
 
     Writes every row as it was, with its weight and whether it is suspect, and a page that shows
     the most suspicious rows. Nothing is ever overwritten.
     """
-    del debug  # for start
     from ..apps import _clean as work
 
     page = out.with_suffix(".html") if page is None else page
