@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import bilevax as bx
-from bilevax.experiments import task_interaction as task
+from bilevax.experiments import _interaction as task
 from bilevax.experiments._trials import Each, Trials, total
 
 D, m, V = 20, 12, 4
@@ -36,7 +36,7 @@ def test_as_in_feature_space(rule):
     plain = bx.Descent(g, bx.constant(jnp.zeros((V, D))), optax.sgd(0.1))
     wanted = bx.hypergradient(f, plain, rule, T=15)(LAM, S)
     found = bx.hypergradient(task.f, task.dynamics(0.1, V), rule, T=15)(LAM, S)
-    np.testing.assert_allclose(found.w @ X, wanted.w, atol=1e-13)
+    np.testing.assert_allclose(found.w.T @ X, wanted.w, atol=1e-13)
     np.testing.assert_allclose(found.value, wanted.value, rtol=1e-12)
     for name in LAM:
         np.testing.assert_allclose(found.h[name], wanted.h[name], atol=1e-13)
