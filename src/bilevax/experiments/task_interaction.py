@@ -80,8 +80,8 @@ class Config:
         """Six Gaussian classes in three pairs: seconds."""
         return cls(
             data=("pairs",), m=(60,), T=50, trials=4, scale=4.0, first=(1e-3,), rate=(0.1,),
-            rules=("Reverse(K=1)", "Reverse(K=5)", "Reverse(K=50)", "Krylov(2, 4)"),
-            steps=(200,), patience=100, preset="quick",
+            rules=("Reverse(K=1)", "Krylov(2, 4)", "Reverse(K=50)"),
+            steps=(75,), patience=50, preset="quick",
         )  # fmt: skip
 
     @property
