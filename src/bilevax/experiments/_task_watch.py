@@ -23,7 +23,7 @@ from ._task_data import Sample
 def scores(V: Array, h: Hyper, own: Hyper, sample: Sample) -> dict[str, Array]:
     """What Table 3 and Figure 6 show, of each trial; h is the true hypergradient."""
     S = sample.S
-    right = lambda logits, y: (jnp.argmax(logits, axis=-1).astype(y.dtype) == y)
+    right = lambda logits, y: jnp.argmax(logits, axis=-1).astype(y.dtype) == y
 
     def test(one):
         V, X, part = one

@@ -53,11 +53,11 @@ class Config:
         "Reverse(K=100)",
         "Krylov(2, 4)",
     )
-    scale: float = 10.0
+    scale: float = 20.0
     """Root mean square of the length of a feature vector, once centred."""
-    first: tuple[float, ...] = (1e-3, 1e-4)
+    first: float = 1e-4
     """C_ij and rho at the start."""
-    rate: tuple[float, ...] = (0.05, 0.1)
+    rate: float = 0.05
     """Step size of Adam."""
     steps: tuple[int, ...] = (2000, 300)
     """The most hyper-iterations."""
@@ -79,7 +79,7 @@ class Config:
     def quick(cls) -> "Config":
         """Six Gaussian classes in three pairs: seconds."""
         return cls(
-            data=("pairs",), m=(60,), T=50, trials=4, scale=4.0, first=(1e-3,), rate=(0.1,),
+            data=("pairs",), m=(60,), T=50, trials=4, scale=4.0, first=1e-3, rate=0.1,
             rules=("Reverse(K=1)", "Krylov(2, 4)", "Reverse(K=50)"),
             steps=(75,), patience=50, preset="quick",
         )  # fmt: skip
@@ -112,7 +112,7 @@ class _Part:
         self.name, classes = config.data[i], len(sample.names)
         self.folder = out / "checkpoints" / self.name
         self.xi, self.f = Trials(dynamics(config.gamma, classes)), total(f)
-        one = first_lam(classes, config.first[i], config.first[i], sample.x.dtype)
+        one = first_lam(classes, config.first, config.first, sample.x.dtype)
         self.lam = jax.tree.map(lambda a: jnp.stack([a] * config.trials), one)
         named = {"names": list(sample.names), "source": sample.source}
         records.add(kind="classes", data=self.name, **named)
@@ -129,7 +129,7 @@ class _Part:
         if stall.step < steps and not stall.stalled.all():
             result = minimize(
                 self.f, self.xi, Each(rule), self.lam, T=self.config.T, steps=steps,
-                optimizer=optax.adam(self.config.rate[self.i]), S=self.sample.S,
+                optimizer=optax.adam(self.config.rate), S=self.sample.S,
                 evaluate=watch.evaluate, evaluate_every=self.config.every,
                 callback=watch.callback, checkpoint_dir=folder,
             )  # fmt: skip
@@ -163,6 +163,4 @@ class _Part:
     def cost(self, rules: dict[str, AbstractRule]) -> None:
         each = {text: Each(rule) for text, rule in rules.items()}
         label = {"data": self.name}
-        costs(
-            self.records, self.f, self.xi, each, self.lam, self.sample.S, self.config.T, label
-        )
+        costs(self.records, self.f, self.xi, each, self.lam, self.sample.S, self.config.T, label)

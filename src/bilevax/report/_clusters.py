@@ -8,7 +8,7 @@ from scipy.spatial.distance import squareform
 
 
 def order(C: Sequence[Sequence[float]] | np.ndarray) -> list[int]:
-    """Leaves of hierarchical clusters: near are classes with a large C_ij, on the scale of log C."""
+    """Leaves of hierarchical clusters, in which classes with a large log C_ij are near."""
     C = np.asarray(C, float)
     if len(C) < 3 or not np.isfinite(C).all():
         return list(range(len(C)))

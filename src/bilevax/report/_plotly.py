@@ -95,7 +95,9 @@ def _contour(contour: Contour, chart: Chart) -> go.Contour:
 def _heat(heat: HeatMap) -> go.Heatmap:
     """Cells at whole numbers, which the axes call by name: names need not differ."""
     z = [[_place(heat, value) for value in row] for row in heat.z]
-    words = [[[_text(a), _text(b), f"{v:.3g}"] for b, v in _named(heat, row)] for a, row in _rows(heat)]
+    words = [
+        [[_text(a), _text(b), f"{v:.3g}"] for b, v in _named(heat, row)] for a, row in _rows(heat)
+    ]
     return go.Heatmap(
         z=z, customdata=words, colorscale="Viridis", hoverongaps=False,
         colorbar={
@@ -131,10 +133,10 @@ def _decades(z: list[list[float | None]], log: bool) -> dict:
 
 
 def _names(names: Sequence[str]) -> dict:
-    size = 12 if len(names) <= FEW else 7
+    font = {"color": MUTED.light, "size": 12 if len(names) <= FEW else 7}
     return {
         "tickmode": "array", "tickvals": list(range(len(names))), "showgrid": False,
-        "ticktext": [_text(name) for name in names], "tickfont": {"color": MUTED.light, "size": size},
+        "ticktext": [_text(name) for name in names], "tickfont": font,
     }  # fmt: skip
 
 

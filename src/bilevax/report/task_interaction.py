@@ -206,9 +206,7 @@ class _Set:
         heads = (Column("classes", words=True), Column("C"))
         columns = (*heads, *(Column(f"× median, K = {self._name(rule)}") for rule in there))
         cells = lambda i, j: [f"{M[i][j] / middle[r]:.2f}" for r, M in there.items()]
-        rows = tuple(
-            (f"{names[j]} – {names[i]}", f"{C[i][j]:.2e}", *cells(i, j)) for i, j in most
-        )
+        rows = tuple((f"{names[j]} – {names[i]}", f"{C[i][j]:.2e}", *cells(i, j)) for i, j in most)
         title = f"The pairs with the largest C, by K = {self._name(deepest)}"
         return Table(f"task-interaction-pairs{self.end}", title, columns, rows)
 
