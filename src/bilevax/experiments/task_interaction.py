@@ -125,7 +125,8 @@ class _Part:
         announce(f"{self.name}, {text}: up to {steps} hyper-iterations")
         folder = self.folder / as_file(text)
         watch = Watch(self.records, label, self._measure(rule), self.config.criterion)
-        stall = watch.begin(folder / "best.npz", self.lam, self.config.patience)
+        best = folder.with_name(folder.name + ".npz")
+        stall = watch.begin(best, self.lam, self.config.patience)
         if stall.step < steps and not stall.stalled.all():
             result = minimize(
                 self.f, self.xi, Each(rule), self.lam, T=self.config.T, steps=steps,
@@ -150,8 +151,8 @@ class _Part:
     def _end(self, label: Row, stall: Stall, numbers: dict[str, np.ndarray]) -> None:
         """What each trial is worth where its criterion was best, and the C it has there."""
         C = np.mean(jax.vmap(lambda lam: interaction(lam)[0])(stall.lam), axis=0)
-        for y, row in enumerate(C):
-            self.records.add(kind="interaction", **label, y=y, C=row)
+        rows = ({"kind": "interaction", **label, "y": y, "C": row} for y, row in enumerate(C))
+        self.records.extend(rows)
         accuracies = {k: numbers[k] for k in ("test_accuracy", "validation_accuracy")}
         self.records.extend(
             {"kind": "stop", **label, "trial": i, "step": stall.ends[i]}
