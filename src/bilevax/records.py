@@ -100,7 +100,7 @@ class Records:
             self._begin()
         self._file = open(self.path / ROWS, "ab")  # noqa: SIM115
 
-    keys = ("kind", "objective", "rule", "K", "seed", "trial", "step", "y")
+    keys = ("kind", "data", "objective", "rule", "K", "seed", "trial", "step", "y")
 
     def _begin(self) -> None:
         if self.path.exists() and any(self.path.iterdir()):

@@ -2,6 +2,7 @@
 
 try:
     from ._hypercleaner import HyperCleaner as HyperCleaner
+    from ._task_interaction import TaskInteraction as TaskInteraction
 except ModuleNotFoundError as error:
     if error.name != "sklearn":
         raise

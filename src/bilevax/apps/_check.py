@@ -1,4 +1,4 @@
-"""What HyperCleaner asks of its data, each in one sentence."""
+"""What the tools ask of their data, each in one sentence."""
 
 import operator
 from collections.abc import Sequence
@@ -41,13 +41,7 @@ def classes(found: np.ndarray) -> None:
 
 def coded(y: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Trusted labels as numbers of classes; every class has some."""
-    number = {label: i for i, label in enumerate(known.tolist())}
-    strange = sorted({repr(label) for label in y.tolist() if label not in number})
-    if strange:
-        raise ValueError(
-            f"y_trusted holds {_some(strange)}, which y does not; its classes are {_some(known)}."
-        )
-    out = np.asarray([number[label] for label in y.tolist()], np.int32)
+    out = numbers_of(y, known, "y_trusted")
     without = known[np.bincount(out, minlength=len(known)) == 0]
     if len(without):
         raise ValueError(
@@ -56,17 +50,43 @@ def coded(y: np.ndarray, known: np.ndarray) -> np.ndarray:
     return out
 
 
-def same_features(x: np.ndarray, trusted: np.ndarray) -> None:
-    if x.shape[1] != trusted.shape[1]:
+def numbers_of(y: np.ndarray, known: np.ndarray, name: str) -> np.ndarray:
+    """Labels as numbers of classes."""
+    number = {label: i for i, label in enumerate(known.tolist())}
+    strange = sorted({repr(label) for label in y.tolist() if label not in number})
+    if strange:
         raise ValueError(
-            f"X_trusted has {trusted.shape[1]} features, X has {x.shape[1]}; give the same columns."
+            f"{name} holds {_some(strange)}, which y does not; its classes are {_some(known)}."
+        )
+    return np.asarray([number[label] for label in y.tolist()], np.int32)
+
+
+def same_features(x: np.ndarray, other: np.ndarray, name: str = "trusted") -> None:
+    if x.shape[1] != other.shape[1]:
+        raise ValueError(
+            f"X_{name} has {other.shape[1]} features, X has {x.shape[1]}; give the same columns."
         )
 
 
-def as_long(x: np.ndarray, y: np.ndarray) -> None:
+def as_long(x: np.ndarray, y: np.ndarray, name: str = "trusted") -> None:
     if len(x) != len(y):
         raise ValueError(
-            f"X_trusted has {len(x)} rows and y_trusted {len(y)}; give a label for each row."
+            f"X_{name} has {len(x)} rows and y_{name} {len(y)}; give a label for each row."
+        )
+
+
+def both_given(x: Any, y: Any, name: str) -> bool:
+    """Whether there is such a set; half of one is refused."""
+    if (x is None) != (y is None):
+        missing, there = ("X", "y") if x is None else ("y", "X")
+        raise ValueError(f"{missing}_{name} must be given with {there}_{name}, or neither of them.")
+    return x is not None
+
+
+def some_held_out(rows: np.ndarray) -> None:
+    if not len(rows):
+        raise ValueError(
+            "y has no class with two rows, so that none can be held out; give X_val and y_val."
         )
 
 

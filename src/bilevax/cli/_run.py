@@ -33,6 +33,13 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Where data sets are looked for.")] = None,
+    stop_on_test: Annotated[
+        bool,
+        typer.Option(
+            "--stop-on-test",
+            help="task-interaction: stop on test accuracy, as the paper did, which leaks.",
+        ),
+    ] = False,
 ) -> None:
     """Run an experiment; its records are written to a folder as it goes."""
     from .._specification import parse_rule
@@ -40,7 +47,7 @@ def run(
 
     for text in rule or ():
         parse_rule(text)
-    config = configure(name, preset, rule or (), seed)
+    config = configure(name, preset, rule or (), seed, stop_on_test)
     folder = out or Path("runs") / "-".join([name, preset, str(getattr(config, "seed", 0))])
     find(name).run(config, folder, resume=resume, data_dir=str(data_dir) if data_dir else None)
     typer.echo(f"{folder}: done. Look at it: bilevax report {folder} -o {name}.html")

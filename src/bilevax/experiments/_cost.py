@@ -23,20 +23,20 @@ def costs(
     lam: Hyper,
     S: Context,
     T: int,
-    seed: int,
+    label: Mapping[str, Any],
 ) -> None:
     """A record for each rule that has none: the least of several times, taken in turn with
     those of the forward pass, so that both meet the same machine.
     """
     forward, forward_bytes = _compile(lambda lam, S: f(solve(xi, lam, S, T=T), lam, S), lam, S)
     for text, rule in rules.items():
-        if records.has(kind="cost", rule=text, seed=seed):
+        if records.has(kind="cost", rule=text, **label):
             continue
         program, size = _compile(lambda lam, S: hypergradient(f, xi, rule, T=T)(lam, S), lam, S)  # noqa: B023
         pairs = [(_seconds(forward, lam, S), _seconds(program, lam, S)) for _ in range(REPEATS)]
         least = [min(times) for times in zip(*pairs, strict=True)]
         records.add(
-            kind="cost", rule=text, seed=seed, forward_seconds=least[0], seconds=least[1],
+            kind="cost", rule=text, **label, forward_seconds=least[0], seconds=least[1],
             forward_bytes=forward_bytes, bytes=size,
         )  # fmt: skip
 

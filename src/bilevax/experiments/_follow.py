@@ -51,6 +51,14 @@ class Watch:
 
 def follow(records: Records, out: Path, rule: str, seed: int, steps: int) -> Watch:
     """A `Watch`, with a line on the terminal that says which rule runs."""
-    Console(stderr=True).print(f"{rule}, seed {seed}: {steps} hyper-iterations", markup=False)
-    folder = out / "checkpoints" / re.sub(r"[^A-Za-z0-9.=]+", "-", rule).strip("-")
-    return Watch(records, {"rule": rule, "seed": seed}, folder)
+    announce(f"{rule}, seed {seed}: {steps} hyper-iterations")
+    return Watch(records, {"rule": rule, "seed": seed}, out / "checkpoints" / as_file(rule))
+
+
+def announce(text: str) -> None:
+    Console(stderr=True).print(text, markup=False)
+
+
+def as_file(rule: str) -> str:
+    """A name of a folder that says which rule it belongs to."""
+    return re.sub(r"[^A-Za-z0-9.=]+", "-", rule).strip("-")

@@ -10,6 +10,7 @@ from typing import Any
 EXPERIMENTS = {
     "toy": "section 4.1: two hyperparameters; the theorems, seen",
     "hypercleaning": "section 4.2.1: find the wrong labels among 5000 (Table 2, Figure 5)",
+    "task-interaction": "section 4.2.2: which classes help each other (Table 3, Figure 6)",
 }
 """Name to description. The module of an experiment has its name, with underscores."""
 
@@ -26,16 +27,24 @@ def find(name: str) -> ModuleType:
 
 
 def configure(
-    name: str, preset: str = "quick", rules: Sequence[str] = (), seed: int | None = None
+    name: str,
+    preset: str = "quick",
+    rules: Sequence[str] = (),
+    seed: int | None = None,
+    stop_on_test: bool = False,
 ) -> Any:
-    """The settings of an experiment: a preset, with other rules or another seed."""
+    """The settings of an experiment: a preset, with other rules, another seed or criterion."""
     if preset not in PRESETS:
         raise ValueError(f"preset {preset!r} is not known; give one of {', '.join(PRESETS)}.")
     config = getattr(find(name).Config, preset)()
     changes: dict[str, Any] = {"rules": tuple(rules)} if rules else {}
     if seed is not None:
         changes["seed"] = seed
+    if stop_on_test:
+        changes["leak"] = True
     unknown = changes.keys() - {field.name for field in dataclasses.fields(config)}
+    if "leak" in unknown:
+        raise ValueError(f"experiment {name} does not stop early; leave out --stop-on-test.")
     if unknown:
         raise ValueError(f"experiment {name} has no {unknown.pop()} to choose; leave it out.")
     return dataclasses.replace(config, **changes)

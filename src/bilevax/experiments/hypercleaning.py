@@ -157,4 +157,4 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
                 callback=watch.write, checkpoint_dir=watch.checkpoints,
             )  # fmt: skip
             watch.complete(result)
-        costs(records, f, xi, rules, lam, S, config.T, config.seed)
+        costs(records, f, xi, rules, lam, S, config.T, {"seed": config.seed})

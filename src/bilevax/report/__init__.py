@@ -14,12 +14,12 @@ except ModuleNotFoundError as error:
         "report draws with plotly and matplotlib: pip install 'bilevax[tools]'."
     ) from error
 
-from ._chart import Arrows, Axis, Chart, Contour, Series
+from ._chart import Arrows, Axis, Chart, Contour, HeatMap, Series
 from ._page import Page, Section
 from ._report import experiments, figures, read, report, tables
 from ._table import Column, Table
 
 __all__ = [
-    "Arrows", "Axis", "Chart", "Column", "Contour", "Page", "Section", "Series", "Table",
-    "experiments", "figures", "read", "report", "tables",
+    "Arrows", "Axis", "Chart", "Column", "Contour", "HeatMap", "Page", "Section", "Series",
+    "Table", "experiments", "figures", "read", "report", "tables",
 ]  # fmt: skip

@@ -46,6 +46,18 @@ class Contour:
 
 
 @dataclass(frozen=True)
+class HeatMap:
+    """Values z[i][j] of a row and a column, by name, the first row on top; nan is left blank."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    z: Sequence[Numbers]
+    label: str = ""
+    """What the values are."""
+    log: bool = False
+
+
+@dataclass(frozen=True)
 class Arrows:
     """From (x, y) by (dx, dy)."""
 
@@ -74,6 +86,7 @@ class Chart:
     """Where a thin horizontal line is."""
     legend: str = ""
     """What the labels are values of."""
+    heat: HeatMap | None = None
 
     def drawn(self, series: Series) -> tuple[list[float], list[float]]:
         """The points of a series, with a gap (nan) for what the axes cannot show."""

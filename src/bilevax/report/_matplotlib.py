@@ -1,13 +1,15 @@
 """Charts as files: the same descriptions, drawn by matplotlib on white."""
 
 import io
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from ._chart import Arrows, Axis, Chart, Contour, Series
+from ._chart import Arrows, Axis, Chart, Contour, HeatMap, Series
 from ._palette import CONTOUR, GRID, INK, MUTED, RED
 
 SIZE, DPI = (5.2, 4.0), 180
@@ -15,9 +17,11 @@ SIZE, DPI = (5.2, 4.0), 180
 
 def png(chart: Chart) -> bytes:
     """A chart as a PNG file."""
-    figure = Figure(SIZE, DPI, layout="constrained")
+    figure = Figure(_size(chart), DPI, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
+    if chart.heat:
+        heat(axes, chart.heat)
     if chart.contour:
         _contour(axes, chart.contour)
     for series in chart.series:
@@ -28,6 +32,12 @@ def png(chart: Chart) -> bytes:
     data = io.BytesIO()
     figure.savefig(data, format="png", metadata={"Software": "bilevax report"})
     return data.getvalue()
+
+
+def _size(chart: Chart) -> tuple[float, float]:
+    """Room for the names of a heat map; else as ever."""
+    side = 0.085 * len(chart.heat.rows) + 2 if chart.heat else 0.0
+    return max(SIZE[0], side + 0.8), max(SIZE[1], side)
 
 
 def _series(axes: Axes, series: Series, chart: Chart) -> None:
@@ -60,12 +70,31 @@ def _contour(axes: Axes, contour: Contour) -> None:
         colour = CONTOUR.light
         axes.contour(contour.x, contour.y, z, contour.levels, colors=colour, linewidths=0.7)
         return
-    filled = axes.contourf(contour.x, contour.y, z, contour.levels, cmap="viridis")
+    _scale(axes, axes.contourf(contour.x, contour.y, z, contour.levels, cmap="viridis"), "")
+
+
+def heat(axes: Axes, heat: HeatMap) -> None:
+    """A heat map, with a scale beside it."""
+    z = np.ma.masked_invalid(np.asarray(heat.z, float))
+    z = np.ma.masked_less_equal(z, 0) if heat.log else z
+    size = 9 if len(heat.rows) <= 30 else 5
+    axes.set_xticks(range(len(heat.columns)), map(_text, heat.columns), rotation=90)
+    axes.set_yticks(range(len(heat.rows)), map(_text, heat.rows))
+    axes.tick_params(length=0, labelsize=size)
+    if z.mask.all():
+        return
+    norm = LogNorm(z.min(), z.max()) if heat.log and z.min() < z.max() else None
+    _scale(axes, axes.imshow(z, cmap="viridis", norm=norm), heat.label)
+
+
+def _scale(axes: Axes, drawn: Any, label: str) -> None:
+    """The colours and their values, beside the axes."""
     figure = axes.get_figure()
     assert figure is not None
-    bar = figure.colorbar(filled, ax=axes, pad=0.02, aspect=30)
+    bar = figure.colorbar(drawn, ax=axes, pad=0.02, aspect=30)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.ax.tick_params(colors=MUTED.light, labelsize=9, length=0)
+    bar.ax.tick_params(which="both", colors=MUTED.light, labelsize=9, length=0)
+    bar.set_label(_text(label), color=INK.light, fontsize=9)
 
 
 def _dress(axes: Axes, chart: Chart) -> None:
@@ -76,12 +105,14 @@ def _dress(axes: Axes, chart: Chart) -> None:
         axes.axhline(chart.level, color=RED.light, lw=0.9, ls=":", zorder=1)
     if chart.equal:
         axes.set_aspect("equal", adjustable="box")
-    if not (chart.contour and chart.contour.filled):
+    if not (chart.heat or (chart.contour and chart.contour.filled)):
         axes.grid(color=GRID.light, lw=0.7)
         axes.set_axisbelow(True)
     for spine in axes.spines.values():
         spine.set_color(GRID.light)
-    axes.tick_params(which="both", colors=MUTED.light, labelsize=9, length=0)
+    axes.tick_params(which="both", colors=MUTED.light, length=0)
+    if not chart.heat:
+        axes.tick_params(which="both", labelsize=9)
     if chart.legend_is_shown:
         _legend(axes, chart)
 

@@ -87,8 +87,9 @@ def _row(items: Sequence[Table | Chart]) -> str:
 
 def _figure(chart: Chart) -> str:
     title, text = html.escape(chart.title), html.escape(chart.text)
+    wide = " wide" if chart.heat and len(chart.heat.columns) > _plotly.FEW else ""
     return (
-        f'<figure class="chart"><h3>{title}</h3>'
+        f'<figure class="chart{wide}"><h3>{title}</h3>'
         f'<div class="plot" role="img" aria-label="{title}"></div>'
         f'<script type="application/json">{_plotly.to_json(chart)}</script>'
         f"<figcaption>{text}</figcaption></figure>"

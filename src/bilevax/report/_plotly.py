@@ -2,13 +2,16 @@
 
 import html
 import math
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from ._chart import Arrows, Axis, Chart, Contour, Series
+from ._chart import Arrows, Axis, Chart, Contour, HeatMap, Numbers, Series
 from ._palette import CONTOUR, GRID, INK, MUTED, RED
 
 HEIGHT = 380
+FEW = 30
+"""Names that go beside an axis in letters of full size."""
 
 
 def to_json(chart: Chart) -> str:
@@ -18,8 +21,13 @@ def to_json(chart: Chart) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _traces(chart: Chart) -> list[go.Contour | go.Scatter]:
-    traces: list[go.Contour | go.Scatter] = []
+Trace = go.Contour | go.Heatmap | go.Scatter
+
+
+def _traces(chart: Chart) -> list[Trace]:
+    traces: list[Trace] = []
+    if chart.heat:
+        traces.append(_heat(chart.heat))
     if chart.contour:
         traces.append(_contour(chart.contour, chart))
     for series in chart.series:
@@ -84,6 +92,54 @@ def _contour(contour: Contour, chart: Chart) -> go.Contour:
     )  # fmt: skip
 
 
+def _heat(heat: HeatMap) -> go.Heatmap:
+    """Cells at whole numbers, which the axes call by name: names need not differ."""
+    z = [[_place(heat, value) for value in row] for row in heat.z]
+    words = [
+        [[_text(a), _text(b), f"{v:.3g}"] for b, v in _named(heat, row)] for a, row in _rows(heat)
+    ]
+    return go.Heatmap(
+        z=z, customdata=words, colorscale="Viridis", hoverongaps=False,
+        colorbar={
+            "thickness": 12, "outlinewidth": 0, "tickfont": {"color": MUTED.light},
+            "title": {"text": _text(heat.label), "side": "right"}, **_decades(z, heat.log),
+        },
+        hovertemplate="%{customdata[0]} – %{customdata[1]}<br>%{customdata[2]}<extra></extra>",
+    )  # fmt: skip
+
+
+def _rows(heat: HeatMap):
+    return zip(heat.rows, heat.z, strict=True)
+
+
+def _named(heat: HeatMap, row: Numbers):
+    return zip(heat.columns, row, strict=True)
+
+
+def _place(heat: HeatMap, value: float) -> float | None:
+    """Where a value lies on the scale of colours."""
+    if not math.isfinite(value) or (heat.log and value <= 0):
+        return None
+    return math.log10(value) if heat.log else value
+
+
+def _decades(z: list[list[float | None]], log: bool) -> dict:
+    """Names of the powers of ten, which plotly's colours do not know."""
+    there = [value for row in z for value in row if value is not None]
+    if not (log and there):
+        return {}
+    ticks = list(range(math.ceil(min(there)), math.floor(max(there)) + 1))
+    return {"tickvals": ticks, "ticktext": [f"{10.0**k:g}" for k in ticks]} if ticks else {}
+
+
+def _names(names: Sequence[str]) -> dict:
+    font = {"color": MUTED.light, "size": 12 if len(names) <= FEW else 7}
+    return {
+        "tickmode": "array", "tickvals": list(range(len(names))), "showgrid": False,
+        "ticktext": [_text(name) for name in names], "tickfont": font,
+    }  # fmt: skip
+
+
 def _layout(chart: Chart) -> go.Layout:
     shapes = []
     if chart.level is not None:
@@ -92,8 +148,14 @@ def _layout(chart: Chart) -> go.Layout:
         shapes[0] |= {"y0": chart.level, "y1": chart.level}
     y = _axis(chart.y) | ({"scaleanchor": "x", "constrain": "domain"} if chart.equal else {})
     x = _axis(chart.x) | ({"constrain": "domain"} if chart.equal else {})
+    height = HEIGHT
+    if chart.heat:
+        x |= _names(chart.heat.columns) | {"constrain": "domain", "tickangle": -90}
+        y |= _names(chart.heat.rows) | {"autorange": "reversed", "scaleanchor": "x"}
+        y |= {"constrain": "domain"}
+        height = max(HEIGHT, 10 * len(chart.heat.rows))
     return go.Layout(
-        height=HEIGHT, xaxis=x, yaxis=y, shapes=shapes, showlegend=chart.legend_is_shown,
+        height=height, xaxis=x, yaxis=y, shapes=shapes, showlegend=chart.legend_is_shown,
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
         font={"color": INK.light, "size": 13, "family": "system-ui, sans-serif"},
         margin={"l": 12, "r": 12, "t": 12, "b": 12}, hovermode="closest",

@@ -1,0 +1,21 @@
+"""A learned matrix C as a picture."""
+
+from typing import Any
+
+import numpy as np
+
+from ..report._chart import HeatMap
+from ..report._clusters import order
+from ..report._matplotlib import heat
+
+
+def draw(C: np.ndarray, names: list[str], axis: Any) -> Any:
+    if axis is None:
+        import matplotlib.pyplot as plt
+
+        _, axis = plt.subplots(layout="constrained")
+    blank = np.where(np.eye(len(C), dtype=bool), np.nan, C)
+    places = order(C + np.eye(len(C)) * C.max())
+    ordered = [names[i] for i in places]
+    heat(axis, HeatMap(ordered, ordered, blank[np.ix_(places, places)].tolist(), "C", log=True))
+    return axis
