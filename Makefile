@@ -10,7 +10,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/bilevax report runs/demo -o runs/demo.html
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --durations=15
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
