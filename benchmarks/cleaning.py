@@ -239,8 +239,8 @@ def main() -> None:
         cases = [("digits", 1000, 200, noise, 0, "uniform") for noise in NOISES]
         run(cases, lambda _: digits(), path)
     elif not args.table:
-        cases = [(name, N, 500, z, 0, "next") for name in names for z in PAIRS]
-        cases += [(name, N, m, z, 0, "uniform") for name in names for m in SIZES for z in NOISES]
+        cases = [(name, N, m, z, 0, "uniform") for m in SIZES for name in names for z in NOISES]
+        cases += [(name, N, 500, z, 0, "next") for name in names for z in PAIRS]
         run(cases, lambda name: images(args.data, name), path)
     for title, columns in (("F1", F1), ("accuracy", ACCURACY)):
         print(table(measured(path), title, columns), end="\n\n")
