@@ -119,6 +119,23 @@ def test_a_loop_that_expands():
     assert text.startswith("No K is enough") and d.contraction > 1.09
 
 
+def test_an_unstable_loop_is_said_first():
+    """And nothing but words: no warning of numpy's, which would be an error here."""
+    p = problems.quadratic(M=5, T=60, gamma=9.0)
+    d = bx.diagnose(p.f, p.xi, p.lam, p.S, T=60)
+    assert d.advice[0].startswith("The inner loop is unstable: gamma beta = 9 > 2. Lower")
+    assert any("|grad g| did not fall" in s for s in d.advice)
+
+
+def test_direction():
+    """Where K is enough as a direction long before it is enough in length."""
+    p = problems.quadratic(M=5, T=100, gamma=0.4)
+    d = bx.diagnose(p.f, p.xi, p.lam, p.S, T=100)
+    (said,) = [s for s in d.advice if s.startswith("As a direction Reverse(K=")]
+    K = int(said.split("K=")[1].split(")")[0])
+    assert d.cosine[K - 1] >= 0.95 and (K == 1 or d.cosine[K - 2] < 0.95) and d.enough(0.1) > K
+
+
 def test_interference():
     p = problems.counterexample(T=40)
     d = bx.diagnose(p.f, p.xi, p.lam, T=40)

@@ -10,12 +10,30 @@ if TYPE_CHECKING:
 
 NEAR = 0.1
 """An error that leaves a descent direction as good as exact."""
+FINE = 0.95
+"""A cosine that an outer optimizer hardly tells from 1."""
+MANY = 20
+"""Steps back beyond which compression may be cheaper."""
 
 
 def advise(d: Diagnosis) -> list[str]:
     if d.h_norm == 0:
         return ["The hypergradient is exactly zero here: nothing can be said about rules."]
-    return [*_start(d), *_depth(d), *_interference(d), *_implicit(d), *_theory(d)]
+    return [
+        *_unstable(d), *_start(d), *_depth(d), *_interference(d), *_direction(d), *_implicit(d),
+        *_theory(d),
+    ]  # fmt: skip
+
+
+def _unstable(d: Diagnosis) -> list[str]:
+    """An inner loop that blows up makes everything else a matter of chance."""
+    beta = d.theory.gamma_beta if d.theory else None
+    if beta is None or beta <= 2 or d.contraction <= 1:
+        return []
+    return [
+        f"The inner loop is unstable: gamma beta = {beta:.3g} > 2. Lower the inner step size below "
+        f"{2 / beta:.2g} of what it is, and diagnose again."
+    ]
 
 
 def _segment(d: Diagnosis) -> str:
@@ -36,8 +54,24 @@ def _depth(d: Diagnosis) -> list[str]:
     near, close = d.enough(NEAR), d.enough(NEAR / 10)
     if near is not None and near <= d.T / 2:
         also = f"Reverse(K={close}) within 1 %" if close else "none of the depths within 1 %"
-        return [f"Reverse(K={near}) is within 10 % of the whole hypergradient, {also}."]
+        found = [f"Reverse(K={near}) is within 10 % of the whole hypergradient, {also}."]
+        if near > MANY and d.theory is not None and d.theory.symmetric:
+            found.append("Krylov(2, 4), with 8 products for all T steps, may be nearer than that.")
+        return found
     return [_forgets(d)]
+
+
+def _direction(d: Diagnosis) -> list[str]:
+    """Where a shorter truncation points the right way: an outer optimizer needs no more."""
+    near = d.enough(NEAR)
+    right = d.depths[d.cosine >= FINE]
+    if len(right) == 0 or near is None or right[0] >= near:
+        return []
+    cosine = float(d.cosine[d.cosine >= FINE][0])
+    return [
+        f"As a direction Reverse(K={right[0]}) will do: its cosine with the whole hypergradient is "
+        f"{cosine:.2f}. Its length, and where it leads in the end, are off by its error."
+    ]
 
 
 def _forgets(d: Diagnosis) -> str:
@@ -71,9 +105,11 @@ def _implicit(d: Diagnosis) -> list[str]:
         return []
     if d.stationarity < 1e-4:
         return ["w_T is stationary to the eye: Implicit and Neumann describe the same gradient."]
+    fell = f"fell to {d.stationarity:.1g} of where it began"
+    said = fell if d.stationarity < 1 else "did not fall"
     return [
-        f"w_T is not stationary (|grad g| fell to {d.stationarity:.1g} of where it began): "
-        "Implicit and Neumann answer for the optimum, not for w_T."
+        f"w_T is not stationary (|grad g| {said}): Implicit and Neumann answer for the optimum, "
+        "not for w_T."
     ]
 
 
@@ -82,9 +118,9 @@ def _theory(d: Diagnosis) -> list[str]:
     if t is None or t.gamma_alpha is None or t.gamma_beta is None:
         return []
     out = []
-    if t.gamma_beta > 2:
+    if t.gamma_beta > 2 and not _unstable(d):
         out.append(f"gamma beta = {t.gamma_beta:.3g} > 2: the inner step size is beyond stability.")
-    elif t.gamma_beta > 1 + 1e-6:
+    elif 1 + 1e-6 < t.gamma_beta <= 2:
         out.append(f"gamma beta = {t.gamma_beta:.3g} > 1: Prop. 3.1 does not apply as it stands.")
     if t.gamma_alpha <= 0:
         out.append("g is not strongly convex around w_T: Prop. 3.1 gives no bound.")

@@ -167,13 +167,17 @@ def _conclude(n: Any, depths: list[int], theory: Theory | None, xi, lam, S) -> D
     K = np.asarray(depths)
     size = float(n.h_norm)
     over = lambda x, y: np.divide(x, y, out=np.full_like(x, np.nan), where=np.asarray(y) != 0)
+    with np.errstate(all="ignore"):  # an unstable loop overflows, which the advice says in words
+        ratios = {
+            "error": over(n.bias, np.full_like(n.bias, size)),
+            "cosine": over(n.dots, n.norms * size),
+            "descent": over(n.dots, np.full_like(n.dots, size**2)),
+        }
     return Diagnosis(
+        **ratios,
         T=len(n.parts),
         depths=K,
         bias=n.bias,
-        error=over(n.bias, np.full_like(n.bias, size)),
-        cosine=over(n.dots, n.norms * size),
-        descent=over(n.dots, np.full_like(n.dots, size**2)),
         interference=n.interference if n.direct > 0 else None,
         h_norm=size,
         slope=float(n.slope),
