@@ -6,24 +6,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from .. import _check as base
 from .._outer.minimize import Result, minimize
 from .._rule import AbstractRule
 from . import _check as check
 from . import _settings as settings
+from ._classifier import AbstractClassifier
 from ._model import Draw, Problem, Rows, as_numpy, belief, linear, problem, train
 
 ROUNDS = 2
 """Times that the final classifier is trained again on what it believes."""
 
 
-class HyperCleaner(ClassifierMixin, BaseEstimator):
+class HyperCleaner(AbstractClassifier):
     """Find the wrong labels with the help of a few right ones, and learn from the rest.
 
     Each training row i has a weight sigmoid(lam_i) in the loss of a classifier; lam is tuned by
@@ -122,25 +119,10 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         return self
 
     def _data(self, X: Any, y: Any, X_trusted: Any, y_trusted: Any) -> tuple:
-        check.dense(X, "X")
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
-        )
-        check.finite(X, "X")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        check.classes(self.classes_)
+        x, codes = self._rows(X, y)
         check.trusted_given(X_trusted, y_trusted)
-        check.dense(X_trusted, "X_trusted")
-        trusted = check_array(
-            X_trusted, dtype="float64", ensure_all_finite=False, input_name="X_trusted"
-        )
-        check.finite(trusted, "X_trusted")
-        labels = column_or_1d(y_trusted)
-        check.same_features(X, trusted)
-        validate_data(self, X_trusted, reset=False, skip_check_array=True)  # names of columns
-        check.as_long(trusted, labels)
-        return X, codes, trusted, check.coded(labels, self.classes_)
+        trusted, labels = self._others(X_trusted, y_trusted, x, "trusted")
+        return x, codes, trusted, check.coded(labels, self.classes_)
 
     def _scale_of(self, x: np.ndarray, classes: int) -> settings.Scale:
         scale = settings.standard(x) if self.standardize else settings.as_given(x)
@@ -216,30 +198,9 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
             weight = weight.at[:n].set(belief(p, w)[:n])
         return as_numpy(w), np.asarray(weight[:n], float)
 
-    def _logits(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        check.dense(X, "X")
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        check.finite(X, "X")
-        return self._scores(X)
-
     def _scores(self, x: np.ndarray) -> np.ndarray:
         if self.model is None:  # in float64, so that a row's answer does not hang on its company
             z = np.pad(self._scale(x), ((0, 0), (0, 1)), constant_values=1.0)
             return linear(self.w_.astype(float), z)
         w = jax.tree.map(jnp.asarray, self.w_)
         return np.asarray(self.model[1](w, self._prepared(x)), float)
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Logits, `(n, classes)`; for two classes that of the second above the first, `(n,)`."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities, `(n, classes)`, in the order of `classes_`."""
-        return softmax(self._logits(X), axis=1)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most likely label of each row."""
-        found = self._logits(X).argmax(1)
-        return self.classes_[found]

@@ -5,11 +5,8 @@ from typing import Any, Self
 import jax.numpy as jnp
 import numpy as np
 import optax
-from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._outer.minimize import Result, minimize
 from .._reverse import Reverse
@@ -17,11 +14,12 @@ from .._rule import AbstractRule
 from ..experiments._interaction import interaction
 from . import _check as check
 from . import _settings as settings
+from ._classifier import AbstractClassifier
 from ._interaction_model import Problem, f, problem
 from ._model import Rows, linear
 
 
-class TaskInteraction(ClassifierMixin, BaseEstimator):
+class TaskInteraction(AbstractClassifier):
     """A linear classifier for few examples, and which of its classes belong together.
 
     The weights of classes i and j are drawn to each other by C_ij |w_i - w_j|^2; the whole
@@ -111,25 +109,8 @@ class TaskInteraction(ClassifierMixin, BaseEstimator):
         self.w_ = p.train(result.lam, both if self.refit else train)
         return self
 
-    def _rows(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        check.dense(X, "X")
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
-        )
-        check.finite(X, "X")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        check.classes(self.classes_)
-        return X, codes
-
     def _given(self, X_val: Any, y_val: Any, x: np.ndarray, codes: np.ndarray) -> tuple:
-        check.dense(X_val, "X_val")
-        val = check_array(X_val, dtype="float64", ensure_all_finite=False, input_name="X_val")
-        check.finite(val, "X_val")
-        check.same_features(x, val, "val")
-        validate_data(self, X_val, reset=False, skip_check_array=True)  # names of columns
-        labels = column_or_1d(y_val)
-        check.as_long(val, labels, "val")
+        val, labels = self._others(X_val, y_val, x, "val")
         self.held_out_ = None
         return (x, codes), (val, check.numbers_of(labels, self.classes_, "y_val"))
 
@@ -175,26 +156,8 @@ class TaskInteraction(ClassifierMixin, BaseEstimator):
             checkpoint_every=max(1, steps // 10) if self.checkpoint_dir is not None else None,
         )
 
-    def _logits(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        check.dense(X, "X")
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        check.finite(X, "X")
-        return linear(self.w_.astype(float), self._features(X))
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Logits, `(n, classes)`; for two classes that of the second above the first, `(n,)`."""
-        logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities, `(n, classes)`, in the order of `classes_`."""
-        return softmax(self._logits(X), axis=1)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The most likely label of each row."""
-        found = self._logits(X).argmax(1)
-        return self.classes_[found]
+    def _scores(self, x: np.ndarray) -> np.ndarray:
+        return linear(self.w_.astype(float), self._features(x))
 
     def plot(self, axis: Any = None) -> Any:
         """Draw C, classes in the order of hierarchical clusters.
