@@ -72,7 +72,7 @@ def forecast(
     _require_floating(lam)
     lam = jax.eval_shape(tree.strong, lam)
     program = lambda rule: _compile(_checked, f, xi, rule, lam, S, T)
-    forward = _compile(_forward, f, xi, lam, S, T)
+    forward = _compile(_forward, f, xi, lam, S, T).cost()
     rows = tuple(_row(rule, program(rule), forward, memory) for rule in rules)
     if memory is None:
         return Forecast(T, rows, memory, None, None)
@@ -84,24 +84,25 @@ def forecast(
 
 
 def _row(
-    rule: AbstractRule, program: "_Program", forward: "_Program", memory: float | None
+    rule: AbstractRule, program: "_Program", forward: "_Cost", memory: float | None
 ) -> ForecastRow:
-    count, whole = program.operations(), forward.operations()
+    ours = program.cost()
     return ForecastRow(
         rule=rule,
-        bytes=program.bytes,
+        bytes=ours.bytes,
         forward_bytes=forward.bytes,
-        flops=count.flops,
-        forward_flops=whole.flops,
-        relative_time=_relative_time(program, forward) or count.flops / max(whole.flops, 1),
-        at_least=count.at_least,
-        fits=None if memory is None else program.bytes <= memory,
+        flops=ours.work.flops,
+        forward_flops=forward.work.flops,
+        relative_time=_relative_time(ours, forward),
+        at_least=ours.work.at_least,
+        fits=None if memory is None else ours.bytes <= memory,
     )
 
 
-def _relative_time(program: "_Program", forward: "_Program") -> float | None:
-    ours, theirs = program.seconds(), forward.seconds()
-    return ours / theirs if ours and theirs else None
+def _relative_time(ours: "_Cost", forward: "_Cost") -> float:
+    if ours.seconds and forward.seconds:
+        return ours.seconds / forward.seconds
+    return ours.work.flops / max(forward.work.flops, 1)
 
 
 def _forward(f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int):
@@ -123,11 +124,18 @@ class _Program(NamedTuple):
         memory = self.compiled.memory_analysis()
         return memory.temp_size_in_bytes + memory.output_size_in_bytes
 
-    def operations(self) -> Count:
-        return count_flops(self.run, self.arrays)
+    def cost(self) -> "_Cost":
+        time = seconds(self.compiled.as_text(), jax.default_backend())
+        return _Cost(self.bytes, count_flops(self.run, self.arrays), time)
 
-    def seconds(self) -> float | None:
-        return seconds(self.compiled.as_text(), jax.default_backend())
+
+class _Cost(NamedTuple):
+    """What is read off a program."""
+
+    bytes: int
+    work: Count
+    seconds: float | None
+    """None on devices without prices."""
 
 
 def _compile(fun: Callable, *args: Any) -> _Program:
