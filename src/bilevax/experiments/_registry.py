@@ -10,6 +10,7 @@ from typing import Any
 EXPERIMENTS = {
     "toy": "section 4.1: two hyperparameters; the theorems, seen",
     "hypercleaning": "section 4.2.1: find the wrong labels among 5000 (Table 2, Figure 5)",
+    "one-shot": "section 4.3: a character from one drawing, Omniglot (Table 4, Figure 7)",
 }
 """Name to description. The module of an experiment has its name, with underscores."""
 
@@ -26,15 +27,19 @@ def find(name: str) -> ModuleType:
 
 
 def configure(
-    name: str, preset: str = "quick", rules: Sequence[str] = (), seed: int | None = None
+    name: str,
+    preset: str = "quick",
+    rules: Sequence[str] = (),
+    seed: int | None = None,
+    steps: int | None = None,
 ) -> Any:
-    """The settings of an experiment: a preset, with other rules or another seed."""
+    """The settings of an experiment: a preset, with other rules, seed or hyper-iterations."""
     if preset not in PRESETS:
         raise ValueError(f"preset {preset!r} is not known; give one of {', '.join(PRESETS)}.")
     config = getattr(find(name).Config, preset)()
     changes: dict[str, Any] = {"rules": tuple(rules)} if rules else {}
-    if seed is not None:
-        changes["seed"] = seed
+    given = {"seed": seed, "steps": steps}
+    changes |= {k: v for k, v in given.items() if v is not None}
     unknown = changes.keys() - {field.name for field in dataclasses.fields(config)}
     if unknown:
         raise ValueError(f"experiment {name} has no {unknown.pop()} to choose; leave it out.")
