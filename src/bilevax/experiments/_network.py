@@ -45,7 +45,7 @@ def represent(lam: Hyper, x: Array) -> Array:
 def classify(w: PyTree, P: Array) -> Array:
     """Logits, from the patches of a representation; 28 = 2 * 2 * 7 pixels leave one of 1 x 1."""
     x = block(w["conv4"], normalise(w["conv3"], pool(P, w["conv3"]["kernel"])))
-    return x.reshape(x.shape[0], -1) @ w["linear"]["kernel"] + w["linear"]["shift"]
+    return x.reshape(x.shape[0], -1) @ w["linear"]["kernel"] + w["linear"]["shift"][None]
 
 
 def prepare(lam: Hyper, S: Task) -> Hyper:

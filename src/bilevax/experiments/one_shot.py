@@ -11,6 +11,7 @@ training and in testing. A test drawing is so judged in the company of the other
 which is transductive, as it is in the code of MAML.
 """
 
+import math
 import re
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -81,6 +82,8 @@ class Config:
     """The rates of log rho and log gamma are smaller by this factor."""
     rho: float = 0.0025
     gamma: float = 0.4
+    strong: float = 0.1
+    """Another rho, at which the error of truncation is looked at in the end."""
     every: int = 250
     """Hyper-iterations between evaluations."""
     episodes: int = 120
@@ -97,8 +100,9 @@ class Config:
     def quick(cls) -> "Config":
         """Invented characters, a small network, a short horizon: under a minute."""
         return cls(
-            "glyphs", train=80, validation=20, filters=8, T=10, steps=120, every=30, episodes=60,
-            rate=0.01, rules=("Reverse(K=1)", "Reverse(K=5)", "Reverse()", "T=1"), preset="quick",
+            "glyphs", train=80, validation=20, queries=5, filters=8, T=10, steps=80, every=40,
+            episodes=40, rate=0.01, strong=0.25, preset="quick",
+            rules=("Reverse(K=1)", "Reverse(K=5)", "Reverse()"),
         )  # fmt: skip
 
 
@@ -147,14 +151,14 @@ def judge(lam: Hyper, sampler: Sampler, keys: Array, T: int, at_once: int) -> tu
 
 
 @eqx.filter_jit
-def agreement(lam: Hyper, tasks: Task, rule: AbstractRule, T: int) -> Array:
-    """Cosine between the mean hypergradients of a rule and of full back-propagation."""
+def mean_h(lam: Hyper, tasks: Task, rule: AbstractRule, T: int) -> Hyper:
+    """The mean hypergradient of some tasks."""
+    h = lax.map(lambda S: hypergradient(f, XI, rule, T=T)(lam, S).h, tasks)
+    return jax.tree.map(lambda a: jnp.mean(a, axis=0), h)
 
-    def mean(rule: AbstractRule) -> Hyper:
-        h = lax.map(lambda S: hypergradient(f, XI, rule, T=T)(lam, S).h, tasks)
-        return jax.tree.map(lambda a: jnp.mean(a, axis=0), h)
 
-    a, b = mean(rule), mean(Reverse())
+@jax.jit
+def cosine(a: Hyper, b: Hyper) -> Array:
     return tree.dot(a, b) / tree.positive(tree.norm(a) * tree.norm(b))
 
 
@@ -177,20 +181,37 @@ class Study:
             "test_accuracy": see(self.samplers.test, self.test)[0],
             "validation_accuracy": accuracy,
             "validation_loss": loss,
-            "cosine": agreement(lam, self.tasks, rule, T),
+            "cosine": cosine(*(mean_h(lam, self.tasks, r, T) for r in (rule, Reverse()))),
             "gamma": jnp.exp(lam["gamma"]),
         }
         return {name: float(value) for name, value in numbers.items()}
 
     def depths(self, records: Records, text: str, T: int, lam: Hyper) -> None:
-        """|h_{T-K} - h| / |h| for every K, mean over tasks, with and without regularisation."""
+        """|h_{T-K} - h| / |h| for every K, mean over tasks: with rho as it was learned, and
+        with rho put to nothing, and to something that makes a step contract.
+        """
         label = {"kind": "depth", "rule": text, "seed": self.config.seed}
-        bare = lam | {"rho": jax.tree.map(lambda a: jnp.full_like(a, NOTHING), lam["rho"])}
-        for objective, at in {"regularised": lam, "rho = 0": bare}.items():
+        at = lambda log: lam | {"rho": jax.tree.map(lambda a: jnp.full_like(a, log), lam["rho"])}
+        strong = f"rho = {self.config.strong:g}"
+        lams = {
+            "regularised": lam,
+            "rho = 0": at(NOTHING),
+            strong: at(math.log(self.config.strong)),
+        }
+        for objective, changed in lams.items():
             label["objective"] = objective
             if not records.has(**label, K=T):
-                error = np.mean([self._errors(at, i, T) for i in range(self.config.batch)], axis=0)
+                tasks = range(self.config.batch)
+                error = np.mean([self._errors(changed, i, T) for i in tasks], axis=0)
                 records.extend(label | {"K": K, "error": e} for K, e in enumerate(error, 1))
+
+    def costs(self, records: Records, plans: dict[str, Plan]) -> None:
+        """Of one task's hypergradient, at the first lam."""
+        S = jax.tree.map(lambda a: a[0], self.tasks)
+        for horizon in {plan.T for plan in plans.values()}:
+            rules = {text: plan.rule for text, plan in plans.items() if horizon == plan.T}
+            T = horizon or self.config.T
+            costs(records, f, XI, rules, self.lam, S, T, self.config.seed)
 
     def _errors(self, lam: Hyper, i: int, T: int) -> np.ndarray:
         S = jax.tree.map(lambda a: a[i], self.tasks)
@@ -218,5 +239,4 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
             watch.complete(result)
             if horizon is None:  # a shorter horizon is there to be cheap, not to be cut
                 study.depths(records, text, T, result.lam)
-            S = jax.tree.map(lambda a: a[0], study.tasks)
-            costs(records, f, XI, {text: rule}, study.lam, S, T, config.seed)
+        study.costs(records, plans)

@@ -8,7 +8,7 @@ from ..records import Row, Run
 from ._chart import Axis, Chart, Series
 from ._group import VARIED, depth, group, suffix
 from ._page import Section
-from ._palette import BLUE, ORANGE
+from ._palette import BLUE, ORANGE, TEAL
 from ._rows import number, whole, word
 from ._seeds import Seeds
 from ._table import Column, Table, spread
@@ -24,6 +24,7 @@ PAPER = {
 
 STEP = Axis("hyper-iteration")
 OBJECTIVES = {"regularised": BLUE, "rho = 0": ORANGE}
+"""The others, at another rho, are dashed."""
 SHOWN = ("data", "filters", "ways", "shots", "queries", "T", "batch", "rate", "preset")
 
 
@@ -164,14 +165,15 @@ class _Length:
         known = [rule for rule in rules if depth(rule, self.T) is not None] or rules
         rows = [row for row in self._depths if word(row, "rule") == known[-1]]
         curves = []
-        for objective, colour in OBJECTIVES.items():
+        for objective in sorted({word(row, "objective") for row in rows}):
             there = [row for row in rows if row.get("objective") == objective]
             x = sorted({whole(row, "K") for row in there})
-            label = objective.replace("rho", "ρ")
-            curves.append(Series(x, [_mean(there, K) for K in x], label, colour))
+            label = "ρ as learned" if objective == "regularised" else objective.replace("rho", "ρ")
+            colour, dashed = OBJECTIVES.get(objective, TEAL), objective not in OBJECTIVES
+            curves.append(Series(x, [_mean(there, K) for K in x], label, colour, dashed))
         caption = (
             "|h − df/dλ| / |df/dλ|, mean over tasks, at the λ learned with K = "
-            f"{self.name(known[-1])}; ρ = 0: at the same λ without regularisation."
+            f"{self.name(known[-1])}; with another ρ: at the same λ but for ρ."
         )
         return Chart(
             f"one-shot-depth{end}", "Error of truncation", caption, Axis("K"),
