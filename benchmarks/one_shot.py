@@ -184,7 +184,7 @@ def distance(a, b):
 
 
 def problem(filters):
-    images = glyphs.load(characters=40)
+    images = glyphs.load(characters=10)
     draw = Sampler(images)
     tasks = jax.vmap(draw)(jax.random.split(jax.random.key(0), 4))
     return network.first_lam(jax.random.key(1), 5, filters, 0.0025, 0.4), tasks

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-POINTS = 16
+POINTS = 24
 """Dots of a stroke."""
 
 
