@@ -2,7 +2,7 @@
 
     python examples/few_shot.py --out few_shot.png
 
-With Omniglot (bilevax data get omniglot, or BILEVAX_DATA) characters of training and of the
+With Omniglot (bilevax data fetch omniglot, or BILEVAX_DATA) characters of training and of the
 picture are from different alphabets; without it they are invented.
 """
 
