@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -127,7 +128,7 @@ def test_no_character_in_two_parts():
 def test_tasks():
     """Every pixel says of which character and drawing it is."""
     images = np.arange(10 * 9, dtype=np.uint8).reshape(10, 9, 1, 1) * np.ones((2, 2), np.uint8)
-    draw = jax.jit(Sampler(images, ways=4, shots=2, queries=5))
+    draw = eqx.filter_jit(Sampler(images, ways=4, shots=2, queries=5))
     for seed in range(5):
         task = draw(jax.random.key(seed))
         whose = lambda x: np.rint(np.asarray(x)[:, 0, 0] * 255).astype(int)
