@@ -277,4 +277,4 @@ def test_depth(rule, K):
 def test_spread():
     assert spread([], 2) == "\N{EN DASH}" and spread([1.0], 2) == "1.00"
     assert spread([1.0, 3.0], 2) == "2.00 ± 1.41" and spread([1.0, math.nan], 1) == "nan"
-    assert {"hypercleaning", "task-interaction", "toy"} <= set(rp.experiments())
+    assert rp.experiments() == ["hypercleaning", "one-shot", "task-interaction", "toy"]

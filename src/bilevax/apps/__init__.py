@@ -1,6 +1,9 @@
 """Tools that are used as they are, with scikit-learn's conventions."""
 
 try:
+    from ..experiments._episodes import Sampler as TaskSampler  # noqa: F401
+    from ._few_shot import AdaptedClassifier as AdaptedClassifier
+    from ._few_shot import FewShotLearner as FewShotLearner
     from ._hypercleaner import HyperCleaner as HyperCleaner
     from ._task_interaction import TaskInteraction as TaskInteraction
 except ModuleNotFoundError as error:

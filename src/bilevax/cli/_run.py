@@ -28,6 +28,7 @@ def run(
         list[str] | None, typer.Option(help='As in --rule "Reverse(K=5)"; may be repeated.')
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of data and noise.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Hyper-iterations.", min=1)] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run. Default: runs/NAME-PRESET-SEED.")
     ] = None,
@@ -45,9 +46,10 @@ def run(
     from .._specification import parse_rule
     from ..experiments import configure, find
 
+    config = configure(name, preset, rule or (), seed, steps, stop_on_test)
+    read = getattr(find(name), "read_rule", parse_rule)  # an experiment may know more words
     for text in rule or ():
-        parse_rule(text)
-    config = configure(name, preset, rule or (), seed, stop_on_test)
+        read(text)
     folder = out or Path("runs") / "-".join([name, preset, str(getattr(config, "seed", 0))])
     find(name).run(config, folder, resume=resume, data_dir=str(data_dir) if data_dir else None)
     typer.echo(f"{folder}: done. Look at it: bilevax report {folder} -o {name}.html")

@@ -2,7 +2,8 @@
 
     split = data.mnist.load()           # x_train, y_train, x_test, y_test, names, source
     split = data.cifar10.features()     # the same, of features
-    glyphs = data.omniglot.load()       # images (1623, 20, 28, 28), alphabets, characters
+    omniglot = data.omniglot.load()     # images (1623, 20, 28, 28), alphabets, characters
+    images = data.glyphs.load()         # invented characters, drawn on the spot
 
 A set is looked for in `data_dir` (else in the folder that BILEVAX_DATA names), in `../shared/data`
 beside a checkout, in the user's cache, and then fetched from its official address.
@@ -12,6 +13,7 @@ from . import cifar10 as cifar10
 from . import cifar100 as cifar100
 from . import digits as digits
 from . import fashion_mnist as fashion_mnist
+from . import glyphs as glyphs
 from . import mnist as mnist
 from . import omniglot as omniglot
 from ._check import Checked as Checked

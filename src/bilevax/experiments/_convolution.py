@@ -41,8 +41,10 @@ def convolve_and_pool(x: Images, kernel: Kernel) -> Images:
 def normalise(layer: Layer, x: Images) -> Images:
     """Batch norm by the statistics of this very batch, then ReLU."""
     axes = (0, 1, 2)
-    x = (x - jnp.mean(x, axes)) * lax.rsqrt(jnp.var(x, axes) + EPSILON)
-    return jax.nn.relu(x * layer["scale"] + layer["shift"])
+    mean, variance = (m(x, axes, keepdims=True) for m in (jnp.mean, jnp.var))
+    x = (x - mean) * lax.rsqrt(variance + EPSILON)
+    scale, shift = (jnp.expand_dims(layer[name], axes) for name in ("scale", "shift"))
+    return jax.nn.relu(x * scale + shift)
 
 
 def patches(x: Images) -> Patches:

@@ -41,7 +41,7 @@ def split(images: np.ndarray, sizes: tuple[int, int], seed: int) -> Split:
 class Sampler(eqx.Module):
     """key -> `Task`, from characters held on the device."""
 
-    images: UInt8[Array, "characters drawings h w"]
+    images: UInt8[Array, "characters drawings h w"] = eqx.field(converter=jnp.asarray)
     ways: int = eqx.field(default=5, static=True)
     shots: int = eqx.field(default=1, static=True)
     queries: int = eqx.field(default=15, static=True)
@@ -51,12 +51,15 @@ class Sampler(eqx.Module):
 
 
 def draw(images: Array, key: Array, ways: int, shots: int, queries: int) -> Task:
-    """`ways` characters, and of each `shots` drawings to learn from and `queries` others."""
+    """`ways` characters, and of each `shots` drawings to learn from and `queries` others.
+
+    Ink of 255 becomes 1.
+    """
     which, order = jax.random.split(key)
     characters = jax.random.choice(which, images.shape[0], (ways,), replace=False)
     shuffle = lambda key: jax.random.permutation(key, images.shape[1])[: shots + queries]
     drawings = jax.vmap(shuffle)(jax.random.split(order, ways))
-    x = images[characters[:, None], drawings].astype(jnp.float32)
+    x = images[characters[:, None], drawings].astype(jnp.result_type(float)) / 255
     flat = lambda part: part.reshape(-1, *part.shape[2:])
     label = lambda n: jnp.repeat(jnp.arange(ways), n)
     return Task(flat(x[:, :shots]), label(shots), flat(x[:, shots:]), label(queries))

@@ -45,7 +45,7 @@ def represent(lam: Hyper, x: Array) -> Array:
 def classify(w: PyTree, P: Array) -> Array:
     """Logits, from the patches of a representation; 28 = 2 * 2 * 7 pixels leave one of 1 x 1."""
     x = block(w["conv4"], normalise(w["conv3"], pool(P, w["conv3"]["kernel"])))
-    return x.reshape(x.shape[0], -1) @ w["linear"]["kernel"] + w["linear"]["shift"]
+    return x.reshape(x.shape[0], -1) @ w["linear"]["kernel"] + w["linear"]["shift"][None]
 
 
 def prepare(lam: Hyper, S: Task) -> Hyper:
@@ -77,3 +77,14 @@ def dynamics() -> Prepared:
     """Gradient descent from c; the representation of the support set is computed once a task."""
     inner = Descent(g, lambda mu, S: mu["c"], lambda mu: optax.sgd(mu["gamma"]))
     return Prepared(prepare, inner)
+
+
+def slowing_adam(steps: int, rate: float, slow: float = 0.1) -> optax.GradientTransformation:
+    """Adam for lam; its rate falls to a hundredth as half a cosine.
+
+    It is smaller by `slow` for the logarithms of rho and gamma: with the rate of the weights
+    gamma grows until it hurts.
+    """
+    decay = lambda rate: optax.adam(optax.cosine_decay_schedule(rate, steps, 0.01))
+    kinds = {"base": "weights", "c": "weights", "rho": "logarithms", "gamma": "logarithms"}
+    return optax.partition({"weights": decay(rate), "logarithms": decay(slow * rate)}, kinds)

@@ -11,6 +11,7 @@ EXPERIMENTS = {
     "toy": "section 4.1: two hyperparameters; the theorems, seen",
     "hypercleaning": "section 4.2.1: find the wrong labels among 5000 (Table 2, Figure 5)",
     "task-interaction": "section 4.2.2: which classes help each other (Table 3, Figure 6)",
+    "one-shot": "section 4.3: a character from one drawing, Omniglot (Table 4, Figure 7)",
 }
 """Name to description. The module of an experiment has its name, with underscores."""
 
@@ -31,17 +32,16 @@ def configure(
     preset: str = "quick",
     rules: Sequence[str] = (),
     seed: int | None = None,
+    steps: int | None = None,
     stop_on_test: bool = False,
 ) -> Any:
-    """The settings of an experiment: a preset, with other rules, another seed or criterion."""
+    """The settings of an experiment: a preset, with other rules, seed, length or criterion."""
     if preset not in PRESETS:
         raise ValueError(f"preset {preset!r} is not known; give one of {', '.join(PRESETS)}.")
     config = getattr(find(name).Config, preset)()
     changes: dict[str, Any] = {"rules": tuple(rules)} if rules else {}
-    if seed is not None:
-        changes["seed"] = seed
-    if stop_on_test:
-        changes["leak"] = True
+    given = {"seed": seed, "steps": steps, "leak": stop_on_test or None}
+    changes |= {k: v for k, v in given.items() if v is not None}
     unknown = changes.keys() - {field.name for field in dataclasses.fields(config)}
     if "leak" in unknown:
         raise ValueError(f"experiment {name} does not stop early; leave out --stop-on-test.")
