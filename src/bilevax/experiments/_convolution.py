@@ -1,7 +1,9 @@
 """The block of the one-shot network: 3 x 3 convolution, 2 x 2 max-pool, batch norm, ReLU.
 
-On a CPU a convolution is a matrix product with patches, many times faster here than XLA's own;
-on an accelerator it is `lax.conv_general_dilated`. `convolve_and_pool` is where that is chosen.
+On a CPU a convolution is a matrix product with patches: of small images with all of them at
+once, of larger ones with those of a few images at a time, which stay in the cache and are made
+again on the way back. On an accelerator it is `lax.conv_general_dilated`. `convolve_and_pool` is
+where that is chosen.
 """
 
 import jax
@@ -10,6 +12,10 @@ from jax import lax
 from jaxtyping import Array, Float
 
 EPSILON = 1e-3
+SMALL = 8
+"""Pixels along a side up to which the patches of all images fit the cache."""
+TOGETHER = 5
+"""Larger images that go through a product together."""
 
 Images = Float[Array, "n h w c"]
 Patches = Float[Array, "4 n h/2 w/2 9*c"]
@@ -33,18 +39,20 @@ def block(layer: Layer, x: Images) -> Images:
 
 def convolve_and_pool(x: Images, kernel: Kernel) -> Images:
     """A convolution with zeros around x, and the largest of each 2 x 2 of its outputs."""
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() != "cpu":
+        return pool_pixels(convolve(x, kernel))
+    if max(x.shape[1:3]) <= SMALL:
         return pool(patches(x), kernel)
-    return pool_by_window(convolve(x, kernel))
+    return pool_pixels(convolve_by_parts(x, kernel))
 
 
 def normalise(layer: Layer, x: Images) -> Images:
     """Batch norm by the statistics of this very batch, then ReLU."""
-    axes = (0, 1, 2)
-    mean, variance = (m(x, axes, keepdims=True) for m in (jnp.mean, jnp.var))
-    x = (x - mean) * lax.rsqrt(variance + EPSILON)
-    scale, shift = (jnp.expand_dims(layer[name], axes) for name in ("scale", "shift"))
-    return jax.nn.relu(x * scale + shift)
+    rows = x.reshape(-1, x.shape[-1])
+    mean = lambda a: jnp.full((1, a.shape[0]), 1 / a.shape[0], a.dtype) @ a  # faster than a sum
+    rows = rows - mean(rows)
+    rows = rows * lax.rsqrt(mean(rows**2) + EPSILON)
+    return jax.nn.relu(rows * layer["scale"][None] + layer["shift"][None]).reshape(x.shape)
 
 
 def patches(x: Images) -> Patches:
@@ -61,7 +69,12 @@ def patches(x: Images) -> Patches:
 
 
 def pool(P: Patches, kernel: Kernel) -> Images:
-    return jnp.max(P @ kernel, axis=0)
+    return largest(*(P @ kernel))
+
+
+def largest(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """In pairs: the derivative of `jnp.max` counts ties, which takes four times as long."""
+    return jnp.maximum(jnp.maximum(a, b), jnp.maximum(c, d))
 
 
 def convolve(x: Images, kernel: Kernel) -> Images:
@@ -71,6 +84,22 @@ def convolve(x: Images, kernel: Kernel) -> Images:
     )
 
 
-def pool_by_window(x: Images) -> Images:
-    low = jnp.asarray(-jnp.inf, x.dtype)
-    return lax.reduce_window(x, low, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+def convolve_by_parts(x: Images, kernel: Kernel) -> Images:
+    """The same; three times faster than XLA's in the derivative with respect to the kernel."""
+    n, h, w, c = x.shape
+    together = max(k for k in range(1, TOGETHER + 1) if n % k == 0)
+
+    @jax.checkpoint
+    def part(x: Images, kernel: Kernel) -> Array:
+        x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        around = [x[:, i : i + h, j : j + w] for i in range(3) for j in range(3)]
+        return jnp.concatenate(around, -1).reshape(-1, 9 * c) @ kernel
+
+    parts = x.reshape(-1, together, h, w, c)
+    return lax.map(lambda x: part(x, kernel), parts).reshape(n, h, w, -1)
+
+
+def pool_pixels(x: Images) -> Images:
+    h, w = x.shape[1] // 2, x.shape[2] // 2
+    x = x[:, : 2 * h, : 2 * w].reshape(x.shape[0], h, 2, w, 2, -1)
+    return largest(*(x[:, :, a, :, b] for a in (0, 1) for b in (0, 1)))
