@@ -162,6 +162,16 @@ def test_identifiers_are_refused(files, tmp_path):
         work.job(*files, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
 
 
+def test_a_slip_in_a_column_of_numbers_is_named(tmp_path):
+    body = [[i / 7, i % 2] for i in range(300)]
+    good = write(tmp_path / "good.csv", body, ["a", "y"])
+    body[4][0] = "1.5O"
+    bad = write(tmp_path / "bad.csv", body, ["a", "y"])
+    said = r"\('1.5O' in line 6\) .* most are numbers: mend that line 6, or pass --ignore a"
+    with pytest.raises(ValueError, match=said):
+        work.job(bad, good, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+
+
 def test_trusted_labels_must_be_known(files, tmp_path):
     body = rows()
     body[3][4] = "new"

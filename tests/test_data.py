@@ -113,11 +113,12 @@ def test_list(tmp_path):
     idx_set(tmp_path / "mnist")
     result = run("list", "--data-dir", tmp_path)
     assert result.exit_code == 0
-    rows = [line.split() for line in result.output.splitlines() if line.startswith("│")]
-    lines = {row[1]: " ".join(row) for row in rows if row[1] != "│"}
+    assert "170 MB" in result.output
+    lines = dict(line.split(": ", 1) for line in result.output.splitlines() if ": " in line)
     assert set(lines) == set(data.DATASETS)
-    assert "not found" not in lines["mnist"] and "not found" in lines["omniglot"]
-    assert "scikit-learn" in lines["digits"] and "170 MB" in lines["cifar10"]
+    assert lines["mnist"].startswith(str(tmp_path))  # whole, however long
+    assert lines["omniglot"] == "not found; fetch it with: bilevax data fetch omniglot"
+    assert lines["digits"] == "scikit-learn"
 
 
 def test_check(tmp_path):

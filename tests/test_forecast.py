@@ -201,6 +201,14 @@ def test_it_is_said_in_words_and_in_json():
     assert json.loads(json.dumps(out.as_dict()))["rows"][2]["rule"] == "Reverse(K=2)"
 
 
+def test_the_usual_rules_are_compared_when_none_is_named():
+    f, xi, lam, S = linear()
+    rows = bx.forecast(f, xi, lam, S, T=10).rows
+    usual = ["Reverse()", "Reverse(segment=4)", "Reverse(K=1)", "Krylov(pieces=2, rank=4)"]
+    assert [repr(row.rule) for row in rows[:4]] == usual and len(rows) == 5
+    assert not any(isinstance(r.rule, bx.Krylov) for r in bx.forecast(f, xi, lam, S, T=3).rows)
+
+
 def wrong(T=3, rules=(bx.Reverse(),), memory=None, lam=jnp.ones(M)):
     f, xi, _, S = linear()
     return bx.forecast(f, xi, lam, S, T=T, rules=rules, memory=memory)

@@ -65,6 +65,8 @@ def test_what_is_no_run(tmp_path):
         Records(tmp_path, CONFIG)
     with Records(tmp_path / "run", CONFIG) as records:
         records.add(kind="a")
+    with pytest.raises(RunError, match=f"it holds runs: give {tmp_path / 'run'}"):
+        load(tmp_path)
     (tmp_path / "run" / "records.jsonl").write_text('{"kind": "a"}\n{oops}\n{"kind": "b"}\n')
     with pytest.raises(RunError, match="line 2, is damaged"):
         load(tmp_path / "run")

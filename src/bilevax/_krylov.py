@@ -72,6 +72,11 @@ class Krylov(AbstractRule):
         check.integer(self.K, "K", "0 takes no last step exactly", least=0)
         check.integer(self.head, "head", "0 takes no first step exactly", least=0)
 
+    def __repr__(self) -> str:
+        """With `pieces` and `rank` even where they are the defaults: they are the price."""
+        exact = "".join(f", {k}={n}" for k, n in (("K", self.K), ("head", self.head)) if n)
+        return f"Krylov(pieces={self.pieces}, rank={self.rank}{exact})"
+
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K, head = self.K, self.head
         check.depth(self, K + head, T)

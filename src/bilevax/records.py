@@ -58,13 +58,18 @@ def load(path: str | os.PathLike) -> Run:
     path = Path(path)
     missing = [name for name in (CONFIG, ENV, ROWS) if not (path / name).is_file()]
     if missing:
-        raise RunError(f"{path} is not a run: it has no {missing[0]}; give a folder that run made.")
+        raise RunError(f"{path} is not a run: it has no {missing[0]}; {_instead(path)}.")
     try:
         config = tomllib.loads((path / CONFIG).read_text("utf-8"))
         env = json.loads((path / ENV).read_text("utf-8"))
     except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise RunError(f"{path} is not a run that can be read: {error}.") from error
     return Run(path, config, env, list(_rows(path / ROWS)))
+
+
+def _instead(path: Path) -> str:
+    inside = sorted(str(config.parent) for config in path.glob(f"*/{CONFIG}"))
+    return f"it holds runs: give {' '.join(inside)}" if inside else "give a folder that run made"
 
 
 def _rows(path: Path) -> Iterator[Row]:

@@ -90,11 +90,21 @@ def _encode(train: Table, trusted: Table, name: str) -> tuple[np.ndarray, bool]:
     if len(values) > MOST:
         table, i = next((table, found) for table, found in parts if isinstance(found, int))
         text = str(_plain(table.columns[name])[i])
+        slip = sum(map(_is_number, words)) >= 0.9 * len(words)
         raise TableError(
             f"{table.path}, column {name!r}, holds text ({_short(text)} in {table.places[i]}) and "
-            f"{len(values)} different values, too many to encode; pass --ignore {name}."
+            f"{len(values)} different values, too many to encode; "
+            + (f"most are numbers: mend that {table.places[i]}, or " if slip else "")
+            + f"pass --ignore {name}."
         )
     return (np.asarray(words)[:, None] == np.asarray(values)).astype(float), False
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return "_" not in text and np.isfinite(float(text))  # 1_000 is text, though not to Python
+    except ValueError:
+        return False
 
 
 def _numbers(table: Table, name: str) -> np.ndarray | int:

@@ -37,5 +37,6 @@ def clean(
     work.write(job, cleaner)
     if checkpoint is None:
         shutil.rmtree(folder)
+    typer.echo(f"{steps} hyper-iterations by {cleaner.rule_} through T = {cleaner.T_} steps.")
     bad = int(cleaner.suspect_.sum())
     typer.echo(f"{bad} of {len(job.table)} labels are suspect; rows in {out}, a page in {page}.")

@@ -20,20 +20,24 @@ DataDir = Annotated[
 @data_app.command("list")
 def show(data_dir: DataDir = None) -> None:
     """The data sets, and where each is found."""
-    table = Table("name", "what", "to fetch", "licence")
-    table.add_column("found in", overflow="fold")
+    table = Table("name", "what", "to fetch", "licence", box=None, pad_edge=False)
     for dataset in DATASETS.values():
         size = f"{dataset.size / 1e6:.0f} MB" if dataset.files else ""
-        where = _where(dataset, data_dir)
-        table.add_row(dataset.name, dataset.description, size, dataset.licence, where)
+        table.add_row(dataset.name, dataset.description, size, dataset.licence)
     Console().print(table)
+    typer.echo()
+    for dataset in DATASETS.values():  # a path is one line, whatever the width
+        typer.echo(f"{dataset.name}: {_where(dataset, data_dir)}")
 
 
 def _where(dataset: Dataset, data_dir: Path | None) -> str:
     if not dataset.files:
         return "scikit-learn"
     here = data.find(dataset, data_dir)
-    return "not found" if here is None else ", ".join(map(str, here.paths[:1]))
+    if here is None:
+        return f"not found; fetch it with: bilevax data fetch {dataset.name}"
+    whole = here.form is dataset.forms[0]
+    return f"{here.paths[0]}{'' if whole else ' (not the official files, maybe a part of them)'}"
 
 
 @data_app.command()

@@ -42,6 +42,6 @@ def _print(title: str, columns: Any, rows: Any) -> None:
         table.add_row(*map(Text, row))
     console = Console()
     if not console.is_terminal:
-        console.width = 120  # a file has no edge
+        console.width = 200  # a file has no edge
     console.print(table)
     console.print()

@@ -14,6 +14,8 @@ from .. import _check as check
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._hypergradient import _checked, check_problem
+from .._implicit import Implicit
+from .._krylov import Krylov
 from .._reverse import Reverse
 from .._rule import AbstractRule
 from .._types import Context, Hyper, Objective
@@ -31,7 +33,7 @@ def forecast(
     S: Context = None,
     *,
     T: int,
-    rules: Sequence[AbstractRule],
+    rules: Sequence[AbstractRule] | None = None,
     memory: float | None = None,
 ) -> Forecast:
     """Bytes, operations and time of each rule, without running any; and what fits.
@@ -46,7 +48,8 @@ def forecast(
 
     - `f`, `xi`, `T`: as in `hypergradient`.
     - `lam`, `S`: as in `hypergradient`, or `jax.ShapeDtypeStruct`s in the place of arrays.
-    - `rules`: the rules to compare, as in `[bx.Reverse(), bx.Reverse(K=10)]`.
+    - `rules`: the rules to compare, as in `[bx.Reverse(), bx.Reverse(K=10)]`. Default: full,
+        checkpointed and truncated reverse mode, `Krylov`, `Implicit`; each compiles for seconds.
     - `memory`: a budget in bytes, beside `lam` and `S`. With it the forecast says which rules
         fit, and the largest K for which `Reverse(K)` does, for about six more compilations.
 
@@ -64,7 +67,8 @@ def forecast(
         >>> print(out.advice[0])
         None of the rules fits into 100 kB.
     """
-    T, rules = check.horizon(T), _rules(rules)
+    T = check.horizon(T)
+    rules = _usual(T) if rules is None else _rules(rules)
     for rule in rules:
         check_problem(f, xi, rule)
     if memory is not None:
@@ -151,6 +155,13 @@ def _compile(fun: Callable, *args: Any) -> _Program:
 
 def _is_array(x: Any) -> bool:
     return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
+
+
+def _usual(T: int) -> list[AbstractRule]:
+    """Of every kind one, but for `Forward`, which is slow to compile for what it is rarely for."""
+    c = math.isqrt(T - 1) + 1
+    out = [Reverse(), Reverse(segment=c), Reverse(K=max(T // 10, 1)), Krylov(), Implicit()]
+    return [rule for rule in out if T >= 8 or not isinstance(rule, Krylov)]
 
 
 def _rules(rules: Any) -> list[AbstractRule]:

@@ -37,6 +37,7 @@ LEAK = (
 )
 STEP = Axis("hyper-iteration")
 PAIRS = 12
+LOST = 3
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
@@ -138,7 +139,7 @@ class _Set:
         charts = (
             draw(
                 "loss", "validation_loss", "The outer objective",
-                "Validation loss f, mean over trials and one standard deviation.",
+                "Validation loss f, mean over trials (which differ more than the rules do).",
                 Axis("validation loss"),
             ),
             draw(
@@ -151,12 +152,20 @@ class _Set:
                 "Above the dotted line the rule's h descends.", Axis("cosine"), 0.0,
             ),
         )  # fmt: skip
-        text = "Trials go on in this figure after they have been stopped for the table."
+        text = (
+            "Trials go on in this figure after they have been stopped for the table. A curve ends "
+            f"where the validation loss has risen to {LOST} times what it was in the beginning."
+        )
         return Section(f"Figure 6. Does it become stationary?{self.where}", (text,), charts)
 
     def _curve(self, rule: str, key: str) -> Series:
         beside = depth(rule, self.T) is None
-        curve = self.trials.curve(rule, key, self._name(rule), self.trials.colours[rule], beside)
+        draw = lambda key: self.trials.curve(
+            rule, key, self._name(rule), self.trials.colours[rule], beside
+        )
+        curve = _until(draw(key), _end(draw("validation_loss")))
+        if key == "validation_loss":
+            return replace(curve, low=None, high=None)
         if key != "cosine" or curve.high is None:
             return curve
         low = [max(2 * m - h, -1.0) for m, h in zip(curve.y, curve.high, strict=True)]
@@ -209,6 +218,20 @@ class _Set:
         rows = tuple((f"{names[j]} – {names[i]}", f"{C[i][j]:.2e}", *cells(i, j)) for i, j in most)
         title = f"The pairs with the largest C, by K = {self._name(deepest)}"
         return Table(f"task-interaction-pairs{self.end}", title, columns, rows)
+
+
+def _end(loss: Series) -> float:
+    """The hyper-iteration at which a run is lost."""
+    lost = (x for x, y in zip(loss.x, loss.y, strict=True) if not y <= LOST * loss.y[0])
+    return next(lost, math.inf)
+
+
+def _until(curve: Series, end: float) -> Series:
+    keep = sum(x < end for x in curve.x)
+    cut = lambda values: None if values is None else values[:keep]
+    return replace(
+        curve, x=curve.x[:keep], y=curve.y[:keep], low=cut(curve.low), high=cut(curve.high)
+    )
 
 
 def _as_seed(row: Row) -> Row:
