@@ -113,8 +113,9 @@ def test_list(tmp_path):
     idx_set(tmp_path / "mnist")
     result = run("list", "--data-dir", tmp_path)
     assert result.exit_code == 0
-    assert "170 MB" in result.output
-    lines = dict(line.split(": ", 1) for line in result.output.splitlines() if ": " in line)
+    table, places = result.output.split("\n\n")
+    assert "170 MB" in table and len(table.splitlines()) == 1 + len(data.DATASETS)
+    lines = dict(line.split(": ", 1) for line in places.splitlines())
     assert set(lines) == set(data.DATASETS)
     assert lines["mnist"].startswith(str(tmp_path))  # whole, however long
     assert lines["omniglot"] == "not found; fetch it with: bilevax data fetch omniglot"

@@ -152,10 +152,7 @@ def test_glyphs():
     assert 0.8 < np.mean(near.argmin(2) == np.arange(12)[:, None]) <= 1  # a character is a class
 
 
-TINY = dataclasses.replace(
-    one_shot.Config.quick(), filters=4, T=6, steps=40, every=20, episodes=30, batch=2, ways=3,
-    rules=("Reverse(K=2)", "T=1"), rate=0.02,
-)  # fmt: skip
+TINY = dataclasses.replace(one_shot.Config.quick(), rules=("Reverse(K=5)", "T=1"))
 
 
 @pytest.fixture(scope="module")
@@ -166,27 +163,27 @@ def run(tmp_path_factory):
 
 
 def test_learns(run):
-    for rule in TINY.rules:
+    for rule, margin in {"Reverse(K=5)": 0.4, "T=1": 0.15}.items():
         rows = run.of("evaluation", rule=rule)
-        assert [row["step"] for row in rows] == [0, 20, 40]
-        assert rows[-1]["test_accuracy"] > 1 / 3 + 0.25
+        assert [row["step"] for row in rows] == [0, 40, 80]
+        assert rows[-1]["test_accuracy"] > 1 / 5 + margin  # five ways
+        assert rows[-1]["test_accuracy"] > rows[0]["test_accuracy"] + 0.08
         assert rows[-1]["validation_loss"] < rows[0]["validation_loss"]
         assert all(row["cosine"] > 0 and row["gamma"] > 0 for row in rows)
         assert run.of("cost", rule=rule)[0]["seconds"] > 0
-    np.testing.assert_allclose([r["cosine"] for r in run.of("evaluation", rule="T=1")], 1.0)
-    cosines = [r["cosine"] for r in run.of("evaluation", rule="Reverse(K=2)")]
-    assert max(cosines) < 0.999
+    assert all(row["cosine"] == 1.0 for row in run.of("evaluation", rule="T=1"))
+    assert max(row["cosine"] for row in run.of("evaluation", rule="Reverse(K=5)")) < 0.999
 
 
 def test_bias_decays_with_depth(run):
     """Where a step contracts by regularisation, as Prop. 3.1 says, and less without."""
     error = {}
     for objective in ("regularised", "rho = 0", "rho = 0.25"):
-        rows = run.of("depth", rule="Reverse(K=2)", objective=objective)
-        assert [row["K"] for row in rows] == list(range(1, 7))
+        rows = run.of("depth", rule="Reverse(K=5)", objective=objective)
+        assert [row["K"] for row in rows] == list(range(1, 11))
         error[objective] = np.array([row["error"] for row in rows])
     strong = error["rho = 0.25"]
-    assert (np.diff(strong[:-1]) < 0).all() and strong[-1] < 0.5 * strong[0]
+    assert np.polyfit(np.arange(10), strong, 1)[0] < 0 and strong[-1] < 0.7 * strong[0]
     assert strong[-1] / strong[0] < 0.8 * error["rho = 0"][-1] / error["rho = 0"][0]
     assert not run.of("depth", rule="T=1")
 
@@ -194,13 +191,13 @@ def test_bias_decays_with_depth(run):
 def test_report(run):
     sections = shown.sections([run])
     (table,) = sections[0].items
-    assert [row[0] for row in table.rows] == ["2", "T=1"]
+    assert [row[0] for row in table.rows] == ["5", "T=1"]
     accuracy = 100 * run.of("evaluation", rule="T=1")[-1]["test_accuracy"]
-    assert table.rows[1][1:3] == (f"{accuracy:.1f}", "40")
+    assert table.rows[1][1:3] == (f"{accuracy:.1f}", "80")
     assert "paper, 5K" not in [column.name for column in table.columns]  # other data
     charts = {item.name: item for item in sections[1].items if isinstance(item, Chart)}
     assert list(charts) == [f"one-shot-{x}" for x in ("accuracy", "loss", "cosine", "depth")]
-    assert [series.label for series in charts["one-shot-cosine"].series] == ["2"]
+    assert [series.label for series in charts["one-shot-cosine"].series] == ["5"]
     assert len(charts["one-shot-depth"].series) == 3
 
 
@@ -212,9 +209,9 @@ def test_report_of_the_paper(run):
     long = dataclasses.replace(run, config=config | {"steps": 15_000}, rows=rows)
     sections = shown.sections([long, short])
     (table,) = sections[0].items
-    assert [row[0] for row in table.rows] == ["2", "T=1", "10"] and len(sections) == 3
+    assert [row[0] for row in table.rows] == ["5", "T=1", "10"] and len(sections) == 3
     assert table.rows[1][-3:] == ("", "96.6", "0.1") and table.rows[2][-3:] == shown.PAPER["10"]
-    assert table.notes == ("Seed 0 stops at hyper-iteration 40 of 15000: Reverse(K=10).",)
+    assert table.notes == ("Seed 0 stops at hyper-iteration 80 of 15000: Reverse(K=10).",)
 
 
 KILLED = """
