@@ -42,7 +42,7 @@ class Diagnosis:
         >>> p = problems.quadratic(T=30)
         >>> d = bx.diagnose(p.f, p.xi, p.lam, p.S, T=p.T, depths=(5, 15, 30), lanczos=0)
         >>> d.enough(0.3), d.error.shape
-        (15, (3,))
+        (5, (3,))
     """
 
     T: int
