@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, InclusionLevel
 
 ROOT = Path(__file__).resolve().parent.parent
-LINK = re.compile(r"(?<=\]\()[^)\s#:]+")
+LINK = re.compile(r"(?:(?<=\]\()|(?<=\]: ))[^)\s#:]+")
+FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 TIGHT = re.compile(r"^(?![-|>#\s]).+\n(?=- )", re.M)
 """The last line of a paragraph that a list follows at once."""
 
@@ -33,6 +35,11 @@ def on_page_markdown(markdown, page, config, files):
     here = posixpath.dirname(page.file.src_uri)
     move = lambda path: posixpath.relpath(_uri(path), here or ".")
     return TIGHT.sub(r"\g<0>\n", _relinked(markdown, page.file, move))
+
+
+def on_post_page(output, page, config):
+    if found := FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri} fetches {found[0]}; put the file into docs/assets.")
 
 
 def _relinked(markdown: str, page: File, move: Callable[[Path], str]) -> str:
