@@ -120,7 +120,23 @@ def _source(size: int) -> str:
 
 
 def decode(paths: Sequence[Path], size: int = 28) -> Omniglot:
-    """Read every image of the two zips."""
+    """Read every image of the two zips; `load` does so, and keeps the result.
+
+    **Arguments:**
+
+    - `paths`: the zips of the background and of the evaluation set.
+    - `size`: the side to which the images of 105 x 105 are scaled, by the mean over areas.
+
+    **Returns:**
+
+    An `Omniglot`.
+
+    !!! example
+
+        >>> from bilevax.data import find, omniglot
+        >>> omniglot.decode(find(omniglot.DATASET).paths).images.shape  # doctest: +SKIP
+        (1623, 20, 28, 28)
+    """
     import numpy as np
 
     images = np.zeros((CHARACTERS, DRAWERS, size, size), np.uint8)
