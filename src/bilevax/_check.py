@@ -212,7 +212,20 @@ def all_invisible(texts: Sequence[str]) -> str:
 
 
 class ToleranceWarning(UserWarning):
-    """A rule could not reach the accuracy that it was asked for."""
+    """A rule could not reach the accuracy that it was asked for.
+
+    !!! example
+
+        >>> import bilevax as bx, warnings
+        >>> from bilevax import problems
+        >>> p = problems.quadratic(T=40)
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     warnings.simplefilter("always")
+        ...     h = bx.hypergradient(p.f, p.xi, bx.Adaptive(1e-6, max_K=5), T=p.T)(p.lam, p.S).h
+        ...     h = h.block_until_ready()
+        >>> said[0].category is bx.ToleranceWarning
+        True
+    """
 
 
 def missed_tolerance(rule: Any, error: float, remedy: str) -> None:

@@ -22,7 +22,16 @@ from ._types import Context, Hyper, Objective, Params, State, Time
 
 
 class Equilibrium(NamedTuple):
-    """What an inner algorithm converges to: x with residual(x, lam) = 0, w = read(x)."""
+    """What an inner algorithm converges to: x with residual(x, lam) = 0, w = read(x).
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp
+        >>> xi = bx.Dynamics(lambda lam, S: jnp.zeros(()), lambda s, lam, S, t: (s + lam) / 2)
+        >>> there = xi.equilibrium(jnp.asarray(3.0), jnp.asarray(3.0), None, 0)
+        >>> print(there.residual(there.x, jnp.asarray(3.0)))  # s = 3 is the fixed point
+        0.0
+    """
 
     x: PyTree
     residual: Callable[[PyTree, Hyper], PyTree]
@@ -32,7 +41,17 @@ class Equilibrium(NamedTuple):
 
 
 class AbstractDynamics(eqx.Module):
-    """The interface between inner algorithms and rules."""
+    """The interface between inner algorithms and rules.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> g = lambda w, lam, S: jnp.sum((w - lam) ** 2) / 2
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.5))
+        >>> s = xi.start(jnp.ones(2), None)
+        >>> xi.read(xi.advance(s, jnp.ones(2), None, 0))
+        Array([0.5, 0.5], dtype=float32)
+    """
 
     @abc.abstractmethod
     def start(self, lam: Hyper, S: Context) -> State:

@@ -18,7 +18,17 @@ from ._visible import require_visible
 
 
 class Estimate(NamedTuple):
-    """What `hypergradient` returns."""
+    """What `hypergradient` returns.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> from bilevax import problems
+        >>> p = problems.counterexample()
+        >>> value, h, w, report = bx.hypergradient(p.f, p.xi, bx.Neumann(3), T=p.T)(p.lam, p.S)
+        >>> h.shape == p.lam.shape, report
+        (True, {})
+    """
 
     value: Scalar
     """f(w_T, lam, S)."""

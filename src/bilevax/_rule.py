@@ -19,7 +19,14 @@ from ._types import Context, Hyper, Params, Pull
 
 
 class Channel(enum.Flag):
-    """The ways by which lam reaches w_T."""
+    """The ways by which lam reaches w_T.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> bx.Channel.START in bx.Reverse().sees(), bx.Channel.START in bx.Reverse(K=5).sees()
+        (True, False)
+    """
 
     START = enum.auto()
     """Through the initialisation Xi_0: the term with B_0."""
@@ -30,7 +37,19 @@ class Channel(enum.Flag):
 
 
 class AbstractRule(eqx.Module):
-    """The interface of a rule; a new method is a subclass with these two methods."""
+    """The interface of a rule; a new method is a subclass with these two methods.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> class LastTwo(bx.AbstractRule):
+        ...     def vjp(self, xi, lam, S, T):
+        ...         return bx.Reverse(K=2).vjp(xi, lam, S, T)
+        ...     def sees(self):
+        ...         return bx.Channel.STEP
+        >>> LastTwo()
+        LastTwo()
+    """
 
     @abc.abstractmethod
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:

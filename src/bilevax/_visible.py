@@ -21,7 +21,20 @@ from ._types import Context, Hyper, Objective
 
 
 class InvisibleLeafWarning(UserWarning):
-    """A leaf of lam gets no gradient, or only a part, from the chosen rule."""
+    """A leaf of lam gets no gradient, or only a part, from the chosen rule.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax, warnings
+        >>> g = lambda w, lam, S: (w - lam["goal"]) ** 2
+        >>> xi = bx.Descent(g, lambda lam, S: lam["start"], optax.sgd(0.1))
+        >>> lam = {"goal": jnp.asarray(1.0), "start": jnp.asarray(0.0)}  # K = 1 sees no start
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     warnings.simplefilter("always")
+        ...     out = bx.hypergradient(lambda w, lam, S: w, xi, bx.Reverse(K=1), T=2)(lam)
+        >>> said[0].category is bx.InvisibleLeafWarning
+        True
+    """
 
 
 def connected(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:

@@ -22,12 +22,32 @@ CONFIG, ENV, ROWS = "config.toml", "env.json", "records.jsonl"
 
 
 class RunError(ValueError):
-    """A folder that cannot be written to, or read, as a run."""
+    """A folder that cannot be written to, or read, as a run.
+
+    !!! example
+
+        >>> from bilevax import records
+        >>> try:
+        ...     records.load("no/such/run")
+        ... except records.RunError as error:
+        ...     print(error)
+        no/such/run is not a run: it has no config.toml; give a folder that run made.
+    """
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it stands on disk."""
+    """A run as it stands on disk.
+
+    !!! example
+
+        >>> from pathlib import Path
+        >>> from bilevax.records import Run
+        >>> rows = [{"kind": "step", "loss": 0.5}, {"kind": "end", "loss": 0.1}]
+        >>> run = Run(Path("run"), {"experiment": "toy"}, {}, rows)
+        >>> run.experiment, run.of("end")
+        ('toy', [{'kind': 'end', 'loss': 0.1}])
+    """
 
     path: Path
     config: Row
@@ -54,6 +74,15 @@ def load(path: str | os.PathLike) -> Run:
     **Returns:**
 
     A `Run`; a line that a killed run left unfinished is not in it.
+
+    !!! example
+
+        >>> import tempfile
+        >>> from bilevax import records
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     records.Records(folder, {"experiment": "mine", "T": 100}).close()
+        ...     records.load(folder).config
+        {'experiment': 'mine', 'T': 100}
     """
     path = Path(path)
     missing = [name for name in (CONFIG, ENV, ROWS) if not (path / name).is_file()]
@@ -93,6 +122,22 @@ class Records:
 
     Rows are told apart by `keys`: one that is already there is not written again, so that a
     run which resumes from a checkpoint may pass over the same ground.
+
+    **Arguments:**
+
+    - `path`: a folder of its own; it is made.
+    - `config`: the settings, flat; without what is None.
+    - `resume`: go on with the run that is there, if it has the same settings.
+
+    !!! example
+
+        >>> import tempfile
+        >>> from bilevax.records import Records, load
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with Records(folder, {"experiment": "mine"}) as records:
+        ...         records.add(kind="evaluation", step=10, loss=0.5)
+        ...     load(folder).rows
+        [{'kind': 'evaluation', 'step': 10, 'loss': 0.5}]
     """
 
     def __init__(self, path: str | os.PathLike, config: Mapping[str, Any], *, resume: bool = False):
@@ -181,13 +226,27 @@ def _replace(path: Path, text: str) -> None:
 def toml(config: Mapping[str, Any]) -> str:
     """A flat table of numbers, strings, and lists of them: JSON's spelling is TOML's, but for
     the delete character.
+
+    !!! example
+
+        >>> from bilevax.records import toml
+        >>> print(toml({"T": 100, "rule": "Reverse(K=5)"}), end="")
+        T = 100
+        rule = "Reverse(K=5)"
     """
     spell = lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False)
     return "".join(f"{k} = {spell(v)}\n" for k, v in config.items()).replace("\x7f", "\\u007f")
 
 
 def environment() -> Row:
-    """Machine and versions, as every run keeps them."""
+    """Machine and versions, as every run keeps them.
+
+    !!! example
+
+        >>> from bilevax.records import environment
+        >>> sorted(environment())
+        ['cores', 'packages', 'processor', 'python', 'system']
+    """
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

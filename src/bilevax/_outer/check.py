@@ -22,17 +22,56 @@ CAUSES = (
 
 
 class DivergenceError(FloatingPointError):
-    """A run met a value that is not finite. `result` holds the last good lam and the history."""
+    """A run met a value that is not finite. `result` holds the last good lam and the history.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> g = lambda w, lam, S: (w - lam) ** 2
+        >>> f = lambda w, lam, S: jnp.log(lam - 1.0)  # not defined at 0
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(())), optax.sgd(0.1))
+        >>> try:
+        ...     bx.minimize(f, xi, bx.Reverse(), jnp.zeros(()), T=2, steps=3,
+        ...                 optimizer=optax.sgd(0.1))
+        ... except bx.DivergenceError as error:
+        ...     print(error.result.step, error.result.lam)
+        0 0.0
+    """
 
     result: Any = None
 
 
 class SettingsError(ValueError):
-    """A run was resumed with other settings than it was begun with."""
+    """A run was resumed with other settings than it was begun with.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax, tempfile
+        >>> from bilevax import problems
+        >>> p = problems.counterexample()
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> run = lambda T: bx.minimize(p.f, p.xi, bx.Reverse(), p.lam, T=T, steps=2,
+        ...     optimizer=optax.sgd(0.1), checkpoint_dir=folder.name)
+        >>> result = run(5)
+
+        >>> try:
+        ...     run(6)
+        ... except bx.SettingsError:
+        ...     print("the run was begun with T = 5")
+        the run was begun with T = 5
+        >>> folder.cleanup()
+    """
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be read, and the one before it is used; or not be written."""
+    """A checkpoint could not be read, and the one before it is used; or not be written.
+
+    !!! example
+
+        >>> import bilevax as bx, warnings
+        >>> with warnings.catch_warnings():  # a run that should stop when its disk is full
+        ...     warnings.simplefilter("error", bx.CheckpointWarning)
+    """
 
 
 def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:

@@ -32,7 +32,18 @@ Draw = Callable[[Any], Context]
 
 
 class Result(NamedTuple):
-    """What `minimize` returns."""
+    """What `minimize` returns.
+
+    !!! example
+
+        >>> import bilevax as bx, optax
+        >>> from bilevax import problems
+        >>> p = problems.counterexample()
+        >>> result = bx.minimize(p.f, p.xi, bx.Reverse(), p.lam, T=p.T, steps=3, S=p.S,
+        ...                      optimizer=optax.sgd(0.1))
+        >>> result.step, result.reason, sorted(result.history)
+        (3, 'steps', ['h_norm', 'value'])
+    """
 
     lam: Hyper
     """After the last hyper-iteration."""

@@ -164,6 +164,12 @@ class AdaptedClassifier:
     Batches are normalised by their own statistics. The images to be judged are normalised
     together with the support images, so that one alone can be judged; in the company of others
     its probabilities are a little different, and better.
+
+    !!! example
+
+        >>> letters = learner.adapt(drawings, ["aleph", "beth"])  # doctest: +SKIP
+        >>> letters.predict_proba(others).shape  # learner: see FewShotLearner  # doctest: +SKIP
+        (3, 2)
     """
 
     def __init__(self, classes: np.ndarray, lam: Hyper, w: Any, support: np.ndarray):

@@ -39,3 +39,4 @@ DATASETS: dict[str, Dataset] = {
         digits.DATASET,
     )
 }
+"""The sets that are fetched or come with a library, by name."""

@@ -12,7 +12,14 @@ from ._places import Found
 
 @dataclass(frozen=True)
 class Checked:
-    """What reading a set from a place showed."""
+    """What reading a set from a place showed.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> next(data.check(data.DATASETS["digits"])).words
+        "scikit-learn's digits, divided here: the first 1,437 train and the last 360 test"
+    """
 
     here: Found
     fits: bool
@@ -31,6 +38,12 @@ def check(dataset: Dataset, data_dir: str | os.PathLike | None = None) -> Iterat
 
     A `Checked` for each: files parse, shapes and labels are right; those in the cache have the
     official SHA-256 too, while other files of the right content are let be.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> [checked.fits for checked in data.check(data.DATASETS["digits"])]
+        [True]
     """
     forms = dataset.forms + dataset.features
     for here in _places.found(dataset, forms, data_dir):

@@ -12,12 +12,30 @@ if TYPE_CHECKING:
 
 
 class DataError(ValueError):
-    """A data set that is missing, damaged, or not what its name says."""
+    """A data set that is missing, damaged, or not what its name says.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> try:
+        ...     data.find(data.DATASETS["mnist"], "no/such/folder")
+        ... except data.DataError as error:
+        ...     print(error)
+        data_dir = no/such/folder is not a folder; give one that holds data sets.
+    """
 
 
 @dataclass(frozen=True)
 class Split:
-    """Examples for training and for testing."""
+    """Examples for training and for testing.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> split = data.digits.load()
+        >>> split.x_train.shape, split.y_test.dtype.name, split.names[3]
+        ((1437, 8, 8), 'int32', '3')
+    """
 
     x_train: np.ndarray
     """uint8 images, or float32 features, one a row."""
@@ -32,7 +50,14 @@ class Split:
 
 @dataclass(frozen=True)
 class File:
-    """A file at its official address."""
+    """A file at its official address.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.DATASETS["mnist"].files[0].name
+        'train-images-idx3-ubyte.gz'
+    """
 
     name: str
     url: str
@@ -42,7 +67,14 @@ class File:
 
 @dataclass(frozen=True)
 class Form:
-    """Files that a set may consist of, relative to its folder, and what reads them."""
+    """Files that a set may consist of, relative to its folder, and what reads them.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.DATASETS["cifar10"].forms[1].files  # where the official archive is not there
+        ('cifar10_subset.npz',)
+    """
 
     files: tuple[str, ...]
     read: Callable[[Sequence[Path]], Any]
@@ -54,6 +86,12 @@ class Dataset:
 
     Its files lie in a folder of its name. `forms` are in order of preference; the first is
     the official one, made of `files`. A set without files comes with a library.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.DATASETS["fashion-mnist"].licence, data.DATASETS["digits"].size
+        ('MIT', 0)
     """
 
     name: str

@@ -34,6 +34,12 @@ def download(dataset: Dataset, place: str | os.PathLike | None = None) -> Found:
     **Returns:**
 
     The set as it was `Found`, every file verified by its SHA-256.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.download(data.DATASETS["digits"]).paths  # with scikit-learn: nothing to fetch
+        []
     """
     return _fetched(dataset, _places.cache() if place is None else Path(place), "")
 

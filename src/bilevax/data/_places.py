@@ -13,7 +13,15 @@ VARIABLE = "BILEVAX_DATA"
 
 @dataclass(frozen=True)
 class Found:
-    """A set in a form, in a place."""
+    """A set in a form, in a place.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> here = data.find(data.DATASETS["digits"])
+        >>> here.paths, here.read().x_test.shape
+        ([], (360, 8, 8))
+    """
 
     dataset: Dataset
     form: Form
@@ -83,5 +91,11 @@ def find(dataset: Dataset, data_dir: str | os.PathLike | None = None) -> Found |
     **Returns:**
 
     A `Found`, with its `place`, its `paths`, and `read`.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.find(data.DATASETS["digits"]).dataset.name
+        'digits'
     """
     return next(found(dataset, dataset.forms, data_dir), None)

@@ -52,6 +52,14 @@ def load(data_dir: str | os.PathLike | None = None) -> Split:
     **Returns:**
 
     A `Split` with images (n, 32, 32, 3), uint8.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.cifar10.DATASET.size  # bytes, fetched if they are nowhere
+        170052171
+        >>> data.cifar10.load().x_test.shape  # doctest: +SKIP
+        (10000, 32, 32, 3)
     """
     return obtain(DATASET, data_dir).read()
 
@@ -66,5 +74,12 @@ def features(data_dir: str | os.PathLike | None = None) -> Split:
     **Returns:**
 
     A `Split` with features (n, d), float32, as they are, not standardised.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.cifar10.DATASET.features[0].files  # where they are looked for first
+        ('cifar10_resnet18_features.npz',)
+        >>> x = data.cifar10.features().x_train  # doctest: +SKIP
     """
     return _cifar.find_features(DATASET, data_dir)

@@ -36,5 +36,11 @@ def load() -> Split:
     **Returns:**
 
     A `Split` with images (n, 8, 8), uint8, ink 16 on 0.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.digits.load().x_test.shape
+        (360, 8, 8)
     """
     return _read(())

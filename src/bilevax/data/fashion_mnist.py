@@ -46,5 +46,13 @@ def load(data_dir: str | os.PathLike | None = None) -> Split:
     **Returns:**
 
     A `Split` with images (n, 28, 28), uint8, cloth bright on 0.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.fashion_mnist.DATASET.size  # bytes, fetched if they are nowhere
+        30878645
+        >>> data.fashion_mnist.load().x_train.shape  # doctest: +SKIP
+        (60000, 28, 28)
     """
     return obtain(DATASET, data_dir).read()

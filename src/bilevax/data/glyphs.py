@@ -31,6 +31,12 @@ def load(
     **Returns:**
 
     Images `(characters, drawings, size, size)`, uint8, ink 255 on 0, as those of Omniglot.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.glyphs.load(characters=3, drawings=2).shape
+        (3, 2, 28, 28)
     """
     import numpy as np
 

@@ -35,5 +35,13 @@ def load(data_dir: str | os.PathLike | None = None) -> Split:
     **Returns:**
 
     A `Split` with images (n, 28, 28), uint8, ink 255 on 0.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.mnist.DATASET.size  # bytes, fetched if they are nowhere
+        11594722
+        >>> data.mnist.load().x_train.shape  # doctest: +SKIP
+        (60000, 28, 28)
     """
     return obtain(DATASET, data_dir).read()

@@ -34,7 +34,14 @@ UNPACKED = 2**26  # bytes; the PNGs of the larger zip have 5 million
 
 @dataclass(frozen=True)
 class Omniglot:
-    """Drawings, ordered by the official numbers of the characters."""
+    """Drawings, ordered by the official numbers of the characters.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> sorted(data.Omniglot.__dataclass_fields__)
+        ['alphabets', 'characters', 'images', 'source']
+    """
 
     images: np.ndarray
     """(1623, 20, size, size), uint8, ink 255 on 0: character, drawer, image."""
@@ -56,6 +63,14 @@ def load(data_dir: str | os.PathLike | None = None, size: int = 28) -> Omniglot:
     **Returns:**
 
     An `Omniglot`; its first `BACKGROUND` characters are the background set.
+
+    !!! example
+
+        >>> from bilevax import data
+        >>> data.omniglot.BACKGROUND
+        964
+        >>> data.omniglot.load().images.shape  # doctest: +SKIP
+        (1623, 20, 28, 28)
     """
     if not 1 <= size <= SIDE:
         raise DataError(f"size = {size} is not a side that 105 can be scaled to; give 1 to 105.")
@@ -105,7 +120,23 @@ def _source(size: int) -> str:
 
 
 def decode(paths: Sequence[Path], size: int = 28) -> Omniglot:
-    """Read every image of the two zips."""
+    """Read every image of the two zips; `load` does so, and keeps the result.
+
+    **Arguments:**
+
+    - `paths`: the zips of the background and of the evaluation set.
+    - `size`: the side to which the images of 105 x 105 are scaled, by the mean over areas.
+
+    **Returns:**
+
+    An `Omniglot`.
+
+    !!! example
+
+        >>> from bilevax.data import find, omniglot
+        >>> omniglot.decode(find(omniglot.DATASET).paths).images.shape  # doctest: +SKIP
+        (1623, 20, 28, 28)
+    """
     import numpy as np
 
     images = np.zeros((CHARACTERS, DRAWERS, size, size), np.uint8)

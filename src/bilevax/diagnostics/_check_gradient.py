@@ -31,10 +31,21 @@ STEPS = np.exp2(-np.arange(0, 44, 2.0))
 
 
 class GradientCheck(NamedTuple):
-    """Slopes along random unit directions; `print` it for a table."""
+    """Slopes along random unit directions; `print` it for a table.
+
+    !!! example
+
+        >>> import bilevax as bx, jax
+        >>> from bilevax import problems
+        >>> p = problems.quadratic()
+        >>> out = bx.check_gradient(p.f, p.xi, bx.Reverse(), p.lam, p.S, T=p.T,
+        ...                         key=jax.random.key(0))
+        >>> out.agrees, out.slope.shape
+        (True, (4,))
+    """
 
     slope: np.ndarray
-    """<h, v> by the rule."""
+    """`<h, v>` by the rule."""
     difference: np.ndarray
     """The finite difference at the best step."""
     uncertainty: np.ndarray

@@ -33,7 +33,17 @@ class Theory:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` returns; arrays run over `depths`."""
+    """What `diagnose` returns; arrays run over `depths`.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> from bilevax import problems
+        >>> p = problems.quadratic(T=30)
+        >>> d = bx.diagnose(p.f, p.xi, p.lam, p.S, T=p.T, depths=(5, 15, 30), lanczos=0)
+        >>> d.enough(0.3), d.error.shape
+        (5, (3,))
+    """
 
     T: int
     depths: np.ndarray

@@ -41,7 +41,17 @@ class ForecastRow:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What `forecast` returns."""
+    """What `forecast` returns.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> from bilevax import problems
+        >>> p = problems.counterexample()
+        >>> out = bx.forecast(p.f, p.xi, p.lam, p.S, T=p.T, rules=[bx.Reverse(K=5)])
+        >>> out.rows[0].rule, out.rows[0].exact, out.rows[0].bytes < 1000
+        (Reverse(K=5), False, True)
+    """
 
     T: int
     rows: tuple[ForecastRow, ...]

@@ -39,7 +39,24 @@ def split(images: np.ndarray, sizes: tuple[int, int], seed: int) -> Split:
 
 
 class Sampler(eqx.Module):
-    """key -> `Task`, from characters held on the device."""
+    """key -> `Task`, from characters held on the device.
+
+    **Arguments:**
+
+    - `images`: uint8, `(characters, drawings, side, side)`, ink 255 on 0.
+    - `ways`: characters in a task.
+    - `shots`, `queries`: drawings of each to learn from, and to be judged by.
+
+    !!! example
+
+        >>> import jax
+        >>> from bilevax.apps import TaskSampler
+        >>> from bilevax.data import glyphs
+        >>> tasks = TaskSampler(glyphs.load(characters=6, drawings=4), ways=3, shots=1, queries=2)
+        >>> task = tasks(jax.random.key(0))
+        >>> task.x.shape, task.x_val.shape
+        ((3, 28, 28), (6, 28, 28))
+    """
 
     images: UInt8[Array, "characters drawings h w"] = eqx.field(converter=jnp.asarray)
     ways: int = eqx.field(default=5, static=True)

@@ -31,6 +31,17 @@ def ridge(n: int = 30, D: int = 6, T: int = 2000, seed: int = 0) -> Problem:
     - `D`: the number of inputs, weights and hyperparameters.
     - `T`: the number of inner steps; 2000 reach the optimum to rounding.
     - `seed`: of the data.
+
+    **Returns:**
+
+    A `Problem`, with `limit`.
+
+    !!! example
+
+        >>> from bilevax import problems
+        >>> p = problems.ridge(D=6)
+        >>> p.limit(p.lam, p.S).shape  # what Implicit() should give
+        (6,)
     """
 
     def g(w, lam, S):
@@ -82,6 +93,16 @@ def logistic(n: int = 40, D: int = 5, T: int = 60, seed: int = 0) -> Problem:
     - `D`: the number of inputs.
     - `T`: the number of inner steps.
     - `seed`: of the data.
+
+    **Returns:**
+
+    A `Problem`.
+
+    !!! example
+
+        >>> from bilevax import problems
+        >>> problems.logistic(D=5).lam.shape
+        (5,)
     """
 
     def loss(w, x, y):
@@ -112,6 +133,18 @@ def reweighting(
     - `T`: the number of inner steps.
     - `noise`: the part of the training labels that is replaced by random ones.
     - `seed`: of the data.
+
+    **Returns:**
+
+    A `Problem`.
+
+    !!! example
+
+        >>> from bilevax import problems
+        >>> p = problems.reweighting(n=60)
+        >>> wrong = p.S["train"][1] != p.S["true"]  # whose weights should fall
+        >>> p.lam.shape, wrong.shape
+        ((60,), (60,))
     """
 
     def g(w, lam, S):
@@ -143,6 +176,16 @@ def hyper_representation(
     - `C`: the number of classes.
     - `T`: the number of inner steps.
     - `seed`: of the data and of lam.
+
+    **Returns:**
+
+    A `Problem`.
+
+    !!! example
+
+        >>> from bilevax import problems
+        >>> sorted(problems.hyper_representation().lam)
+        ['layer', 'penalty', 'start']
     """
 
     def loss(w, lam, x, y):

@@ -15,6 +15,14 @@ class Problem(eqx.Module):
 
     `hypergradient(problem.f, problem.xi, rule, T=problem.T)(problem.lam, problem.S)`
     runs it.
+
+    !!! example
+
+        >>> import bilevax as bx, optax
+        >>> from bilevax import problems
+        >>> p = problems.ridge().with_inner(optax.sgd(0.3, momentum=0.5), T=50)
+        >>> bx.hypergradient(p.f, p.xi, bx.Reverse(K=5), T=p.T)(p.lam, p.S).h.shape
+        (6,)
     """
 
     name: str = eqx.field(static=True)
@@ -52,6 +60,14 @@ def minibatch(size: int) -> Callable[[Context, Time], Context]:
     **Returns:**
 
     A function (S, t) -> S_t that replaces S["train"] by a batch of it.
+
+    !!! example
+
+        >>> from bilevax import problems
+        >>> p = problems.ridge(n=30)
+        >>> x, y = problems.minibatch(8)(p.S, 0)["train"]
+        >>> x.shape, y.shape
+        ((8, 6), (8,))
     """
 
     def sample(S: Context, t: Time) -> Context:

@@ -29,6 +29,19 @@ def quadratic(M: int = 5, T: int = 40, gamma: float = 0.4, seed: int = 0) -> Pro
     - `T`: the number of inner steps.
     - `gamma`: the inner step size; the spectrum of G lies in [0.1, 1].
     - `seed`: of G, b, lam and the start.
+
+    **Returns:**
+
+    A `Problem`, with `finite` and `limit`.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp
+        >>> from bilevax import problems
+        >>> p = problems.quadratic()
+        >>> h = bx.hypergradient(p.f, p.xi, bx.Reverse(), T=p.T)(p.lam, p.S).h
+        >>> bool(jnp.allclose(h, p.finite(p.lam, p.S), rtol=1e-3))
+        True
     """
     rng = np.random.default_rng(seed)
     basis, _ = np.linalg.qr(rng.normal(size=(M, M)))
@@ -61,6 +74,16 @@ def toy(T: int = 100, gamma: float = 0.1, pull: float = 0.0) -> Problem:
     - `gamma`: the inner step size.
     - `pull`: the factor c of an added c |lam - (1, 0)|^2, which breaks assumption 3 of
         Theorem 3.4; the paper uses 5.
+
+    **Returns:**
+
+    A `Problem`, with `finite`.
+
+    !!! example
+
+        >>> from bilevax import problems
+        >>> problems.toy(pull=5.0).lam
+        Array([1., 1.], dtype=float32)
     """
     w_0 = jnp.asarray([2.0, 2.0])
     G = jnp.diag(jnp.asarray([1.0, 0.5]))
@@ -94,6 +117,17 @@ def counterexample(
     - `gamma`: the inner step size, between 0 and 1.
     - `w_0`: the start of the inner loop.
     - `lam_0`: where grad_lam f vanishes.
+
+    **Returns:**
+
+    A `Problem`, with `finite` and `limit`.
+
+    !!! example
+
+        >>> from bilevax import problems
+        >>> p = problems.counterexample()
+        >>> print(p.limit(p.lam, p.S))  # lam = 1/2 is where the whole hypergradient vanishes
+        0.0
     """
 
     def finite(lam, S):

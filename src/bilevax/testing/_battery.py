@@ -66,6 +66,24 @@ def unrolled(problem: Problem) -> Callable[[PyTree], Array]:
     """lam -> f(w_T(lam), lam) as a plain Python loop, which `jax.grad` differentiates.
 
     The oracle of the exact rules: it shares no loop and no derivative with them.
+
+    **Arguments:**
+
+    - `problem`: a `Problem`, whose T steps become T copies of a step: keep T small.
+
+    **Returns:**
+
+    The function lam -> f.
+
+    !!! example
+
+        >>> import bilevax as bx, jax, jax.numpy as jnp
+        >>> from bilevax import problems
+        >>> from bilevax.testing import unrolled
+        >>> p = problems.toy(T=5)
+        >>> h = bx.hypergradient(p.f, p.xi, bx.Reverse(), T=p.T)(p.lam, p.S).h
+        >>> bool(jnp.allclose(h, jax.grad(unrolled(p))(p.lam), rtol=1e-4))
+        True
     """
 
     def value(lam):
