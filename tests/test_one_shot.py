@@ -1,11 +1,7 @@
 """One-shot learning: the network against other ways to write it, the tasks, the experiment."""
 
 import dataclasses
-import os
-import signal
-import subprocess
-import sys
-import time
+import shutil
 
 import equinox as eqx
 import jax
@@ -152,7 +148,9 @@ def test_glyphs():
     assert 0.8 < np.mean(near.argmin(2) == np.arange(12)[:, None]) <= 1  # a character is a class
 
 
-TINY = dataclasses.replace(one_shot.Config.quick(), rules=("Reverse(K=5)", "T=1"))
+TINY = dataclasses.replace(
+    one_shot.Config.quick(), rules=("Reverse(K=5)",), steps=40, every=20, episodes=20
+)
 
 
 @pytest.fixture(scope="module")
@@ -163,37 +161,40 @@ def run(tmp_path_factory):
 
 
 def test_learns(run):
-    for rule, margin in {"Reverse(K=5)": 0.4, "T=1": 0.15}.items():
-        rows = run.of("evaluation", rule=rule)
-        assert [row["step"] for row in rows] == [0, 40, 80]
-        assert rows[-1]["test_accuracy"] > 1 / 5 + margin  # five ways
-        assert rows[-1]["test_accuracy"] > rows[0]["test_accuracy"] + 0.08
-        assert rows[-1]["validation_loss"] < rows[0]["validation_loss"]
-        assert all(row["cosine"] > 0 and row["gamma"] > 0 for row in rows)
-        assert run.of("cost", rule=rule)[0]["seconds"] > 0
-    assert all(row["cosine"] == 1.0 for row in run.of("evaluation", rule="T=1"))
-    assert max(row["cosine"] for row in run.of("evaluation", rule="Reverse(K=5)")) < 0.999
+    rows = run.of("evaluation", rule="Reverse(K=5)")
+    assert [row["step"] for row in rows] == [0, 20, 40]
+    assert rows[-1]["test_accuracy"] > 1 / 5 + 0.4  # five ways
+    assert rows[-1]["test_accuracy"] > rows[0]["test_accuracy"] + 0.08
+    assert rows[-1]["validation_loss"] < rows[0]["validation_loss"]
+    assert all(0 < row["cosine"] < 0.999 and row["gamma"] > 0 for row in rows)
+    assert run.of("cost", rule="Reverse(K=5)")[0]["seconds"] > 0
 
 
 def test_bias_decays_with_depth(run):
     """Where a step contracts by regularisation, as Prop. 3.1 says, and less without."""
     error = {}
-    for objective in ("regularised", "rho = 0", "rho = 0.25"):
+    for objective in ("regularised", "rho = 0", "rho = 1"):
         rows = run.of("depth", rule="Reverse(K=5)", objective=objective)
         assert [row["K"] for row in rows] == list(range(1, 11))
         error[objective] = np.array([row["error"] for row in rows])
-    strong = error["rho = 0.25"]
-    assert np.polyfit(np.arange(10), strong, 1)[0] < 0 and strong[-1] < 0.7 * strong[0]
+    strong = error["rho = 1"]
+    assert np.polyfit(np.arange(10), strong, 1)[0] < 0 and strong[-1] < 0.2 * strong[0]
     assert strong[-1] / strong[0] < 0.8 * error["rho = 0"][-1] / error["rho = 0"][0]
-    assert not run.of("depth", rule="T=1")
+
+
+def with_short_horizon(run):
+    """As if T = 1 had been run too."""
+    rows = [row | {"rule": "T=1"} for row in run.of("evaluation")]
+    return dataclasses.replace(run, rows=[*run.rows, *rows])
 
 
 def test_report(run):
+    run = with_short_horizon(run)
     sections = shown.sections([run])
     (table,) = sections[0].items
     assert [row[0] for row in table.rows] == ["5", "T=1"]
     accuracy = 100 * run.of("evaluation", rule="T=1")[-1]["test_accuracy"]
-    assert table.rows[1][1:3] == (f"{accuracy:.1f}", "80")
+    assert table.rows[1][1:3] == (f"{accuracy:.1f}", "40")
     assert "paper, 5K" not in [column.name for column in table.columns]  # other data
     charts = {item.name: item for item in sections[1].items if isinstance(item, Chart)}
     assert list(charts) == [f"one-shot-{x}" for x in ("accuracy", "loss", "cosine", "depth")]
@@ -203,6 +204,7 @@ def test_report(run):
 
 def test_report_of_the_paper(run):
     """With the paper's data, its values stand beside ours; runs of two lengths share a table."""
+    run = with_short_horizon(run)
     config = run.config | {"data": "omniglot", "T": 50}
     short = dataclasses.replace(run, config=config)
     rows = [row | {"rule": "Reverse(K=10)"} for row in run.of("evaluation", rule="T=1")]
@@ -211,35 +213,21 @@ def test_report_of_the_paper(run):
     (table,) = sections[0].items
     assert [row[0] for row in table.rows] == ["5", "T=1", "10"] and len(sections) == 3
     assert table.rows[1][-3:] == ("", "96.6", "0.1") and table.rows[2][-3:] == shown.PAPER["10"]
-    assert table.notes == ("Seed 0 stops at hyper-iteration 80 of 15000: Reverse(K=10).",)
+    assert table.notes == ("Seed 0 stops at hyper-iteration 40 of 15000: Reverse(K=10).",)
 
 
-KILLED = """
-import dataclasses, sys
-from pathlib import Path
-from bilevax.experiments import one_shot
-config = dataclasses.replace(
-    one_shot.Config.quick(), filters=2, T=2, ways=2, queries=1, batch=2, steps=12, every=2,
-    episodes=2, rules=("Reverse(K=1)",),
-)
-one_shot.run(config, Path(sys.argv[1]), resume=True)
-"""
-
-
-@pytest.mark.slow
-def test_resumes(tmp_path):
-    """kill -9 in the middle: the records are those of a run that nobody disturbed."""
-    start = lambda out: subprocess.Popen([sys.executable, "-c", KILLED, str(out)])
-    first, rows = start(tmp_path / "killed"), tmp_path / "killed" / "records.jsonl"
-    while not rows.exists() or rows.read_bytes().count(b"\n") < 3:
-        time.sleep(0.02)
-        assert first.poll() is None
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    assert start(tmp_path / "killed").wait() == 0 == start(tmp_path / "straight").wait()
-    for kind, count in {"evaluation": 7, "depth": 6}.items():
-        both = [load(tmp_path / name).of(kind) for name in ("killed", "straight")]
-        assert both[0] == both[1] and len(both[0]) == count
+def test_resumes(run, tmp_path):
+    """Cut in the middle of a record, without its last checkpoint: it ends as if it were not."""
+    shutil.copytree(run.path, tmp_path / "cut")
+    rows = tmp_path / "cut" / "records.jsonl"
+    whole = rows.read_bytes().splitlines(keepends=True)
+    rows.write_bytes(b"".join(whole[:2]) + whole[2][:20])
+    steps = [p for p in (tmp_path / "cut" / "checkpoints").glob("*/*") if p.name.isdigit()]
+    shutil.rmtree(max(steps, key=lambda p: int(p.name)))
+    one_shot.run(TINY, tmp_path / "cut", resume=True)
+    again = load(tmp_path / "cut")
+    for kind in ("evaluation", "depth"):
+        assert again.of(kind) == run.of(kind)
 
 
 def test_settings(tmp_path, monkeypatch):
