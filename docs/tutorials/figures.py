@@ -31,12 +31,12 @@ def save(figure, name):
 
 def penalties():
     space = run("penalties.md")
-    lam, useful = space["result"].lam, space["useful"]
+    lam, useful = space["penalty"](space["result"].lam), space["useful"]
     figure, ax = plt.subplots(figsize=(6, 2.6))
     ax.plot(range(useful, 100), lam[useful:100], "o", ms=3, color=GREY, label="no use")
     ax.plot(range(useful), lam[:useful], "o", ms=5, color=ORANGE, label="useful")
-    ax.axhline(space["one"], color=BLUE, lw=1, label="best single penalty")
-    ax.set(xlabel="input (the first 100 of 2000)", ylabel="log penalty")
+    ax.axhline(space["penalty"](space["one"]), color=BLUE, lw=1, label="best single penalty")
+    ax.set(xlabel="input (the first 100 of 2000)", ylabel="penalty")
     ax.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     save(figure, "penalties")
 
@@ -65,7 +65,8 @@ def initialisation():
         ax.plot(z, space["net"](w, z), color=BLUE, label="after five steps")
         ax.plot(*S["train"], "o", color=ORANGE, label="seen")
         ax.set_title(name, fontsize=10)
-    axes[1].legend(frameon=False, fontsize=8)
+    handles = axes[1].get_legend_handles_labels()
+    figure.legend(*handles, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 0.98))
     save(figure, "initialisation")
 
 
@@ -77,7 +78,7 @@ def schedules():
         range(space["T"]), jnp.exp(space["result"].lam), where="mid", color=BLUE, label="learned"
     )
     ax.axhline(jnp.exp(best), color=ORANGE, lw=1, label="best constant rate")
-    ax.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
+    ax.set(xlabel="step", ylabel="learning rate", ylim=(0, None), xticks=range(0, 20, 5))
     ax.legend(frameon=False)
     save(figure, "schedules")
 
