@@ -1,10 +1,12 @@
 """The front door: names, imports, citations, README, and the house rules."""
 
 import ast
+import importlib.util
 import pathlib
 import re
 import subprocess
 import sys
+import warnings
 
 import jax
 import lineax as lx
@@ -37,20 +39,41 @@ def test_citation(rule, keys):
     assert found == keys
 
 
-def blocks(path):
-    return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
+def blocks(path, *, peers=False):
+    """The code of a page; blocks marked `python peer` need a library that may be missing."""
+    mark = "(?: peer)?" if peers else ""
+    return re.findall(rf"```python{mark}\n(.*?)```", path.read_text(), re.S)
+
+
+def run_page(path, *, peers=False):
+    """The blocks of a page share one namespace, as a reader would run them."""
+    space = {}
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        for block in blocks(path, peers=peers):
+            exec(compile(block, str(path), "exec"), space)
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+WITH_PEERS = [p for p in PAGES if "```python peer\n" in p.read_text()]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_every_code_block_runs(path):
-    """The blocks of a page share one namespace, as a reader would run them."""
-    space = {}
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        for block in blocks(path):
-            exec(compile(block, str(path), "exec"), space)
+    run_page(path)
+
+
+@pytest.mark.parametrize("path", WITH_PEERS, ids=lambda p: p.name)
+def test_every_peer_block_runs(path):
+    """The whole page again, with the blocks of the other library, where that is installed."""
+    tree = ast.parse("\n".join(blocks(path, peers=True)))
+    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    names |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    tops = sorted({name.split(".")[0] for name in names})
+    if missing := [top for top in tops if importlib.util.find_spec(top) is None]:
+        pytest.skip(f"{path.name} needs {', '.join(missing)}")
+    with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
+        warnings.simplefilter("ignore")  # theirs, about versions of jax and torch
+        run_page(path, peers=True)
 
 
 def test_the_readme_example_is_short():
