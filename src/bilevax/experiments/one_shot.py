@@ -101,7 +101,7 @@ class Config:
         """Invented characters, a small network, a short horizon: under a minute."""
         return cls(
             "glyphs", train=80, validation=20, queries=5, filters=8, T=10, steps=80, every=40,
-            episodes=40, batch=2, rate=0.01, strong=1.0, preset="quick",
+            episodes=40, batch=2, rate=0.01, strong=0.25, preset="quick",
             rules=("Reverse(K=5)", "Reverse()"),
         )  # fmt: skip
 
