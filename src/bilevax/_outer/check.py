@@ -89,9 +89,8 @@ def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
 def stopped(error: BaseException, where: str, result: Any) -> None:
     """Give an error the run that it ended."""
     error.result = result  # pyright: ignore
-    error.add_note(
-        f"bilevax: the run so far ({result.step} hyper-iterations) is this error's .result. {where}"
-    )
+    steps = f"{result.step} hyper-iteration{'' if result.step == 1 else 's'}"
+    error.add_note(f"bilevax: the run so far ({steps}) is this error's .result. {where}".rstrip())
 
 
 def cannot_warm(xi: Any) -> NoReturn:
