@@ -14,7 +14,7 @@ from .. import _check as check
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._hypergradient import _checked, check_problem
-from .._implicit import Implicit
+from .._implicit import Neumann
 from .._krylov import Krylov
 from .._reverse import Reverse
 from .._rule import AbstractRule
@@ -49,7 +49,7 @@ def forecast(
     - `f`, `xi`, `T`: as in `hypergradient`.
     - `lam`, `S`: as in `hypergradient`, or `jax.ShapeDtypeStruct`s in the place of arrays.
     - `rules`: the rules to compare, as in `[bx.Reverse(), bx.Reverse(K=10)]`. Default: full,
-        checkpointed and truncated reverse mode, `Krylov`, `Implicit`; each compiles for seconds.
+        checkpointed and truncated reverse mode, `Krylov`, `Neumann`; each compiles for seconds.
     - `memory`: a budget in bytes, beside `lam` and `S`. With it the forecast says which rules
         fit, and the largest K for which `Reverse(K)` does, for about six more compilations.
 
@@ -160,7 +160,8 @@ def _is_array(x: Any) -> bool:
 def _usual(T: int) -> list[AbstractRule]:
     """Of every kind one, but for `Forward`, which is slow to compile for what it is rarely for."""
     c = math.isqrt(T - 1) + 1
-    out = [Reverse(), Reverse(segment=c), Reverse(K=max(T // 10, 1)), Krylov(), Implicit()]
+    K = max(T // 10, 1)
+    out = [Reverse(), Reverse(segment=c), Reverse(K=K), Krylov(), Neumann(K)]
     return [rule for rule in out if T >= 8 or not isinstance(rule, Krylov)]
 
 
