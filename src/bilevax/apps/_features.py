@@ -90,7 +90,7 @@ def _encode(train: Table, trusted: Table, name: str) -> tuple[np.ndarray, bool]:
     if len(values) > MOST:
         table, i = next((table, found) for table, found in parts if isinstance(found, int))
         text = str(_plain(table.columns[name])[i])
-        slip = sum(map(_is_number, words)) >= 0.9 * len(words)
+        slip = sum(_number(word) is not None for word in words) >= 0.9 * len(words)
         raise TableError(
             f"{table.path}, column {name!r}, holds text ({_short(text)} in {table.places[i]}) and "
             f"{len(values)} different values, too many to encode; "
@@ -98,13 +98,6 @@ def _encode(train: Table, trusted: Table, name: str) -> tuple[np.ndarray, bool]:
             + f"pass --ignore {name}."
         )
     return (np.asarray(words)[:, None] == np.asarray(values)).astype(float), False
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return "_" not in text and np.isfinite(float(text))  # 1_000 is text, though not to Python
-    except ValueError:
-        return False
 
 
 def _numbers(table: Table, name: str) -> np.ndarray | int:
@@ -124,14 +117,21 @@ def _parsed(table: Table, name: str, values: Sequence | np.ndarray) -> np.ndarra
     for i, text in enumerate(map(str, values)):
         if not text.strip():
             raise _empty(table, table.places[i], name)
-        try:
-            out[i] = float(text.replace("_", "x"))  # 1_000 is text, though not to Python
-        except ValueError:
+        number = _number(text)
+        if number is None:
             first = i if first is None else first
             continue
-        if not np.isfinite(out[i]):
+        if not np.isfinite(number):
             raise _empty(table, table.places[i], name, text.strip())
+        out[i] = number
     return out if first is None else first
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace("_", "x"))  # 1_000 is text, though not to Python
+    except ValueError:
+        return None
 
 
 def _empty(table: Table, place: str, name: str, value: str = "") -> TableError:

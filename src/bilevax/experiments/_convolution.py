@@ -61,11 +61,16 @@ def patches(x: Images) -> Patches:
     The four pixels of a pool lie along the first axis, so that the maximum over them runs
     over contiguous memory, and an odd last row or column, which pooling drops, is not there.
     """
-    h, w = x.shape[1] // 2, x.shape[2] // 2
+    even = (x.shape[1] // 2 * 2, x.shape[2] // 2 * 2)
+    return jnp.stack([around(x, even, (a, b), 2) for a in (0, 1) for b in (0, 1)])
+
+
+def around(x: Images, sides: tuple[int, int], first: tuple[int, int], stride: int) -> Array:
+    """The 3 x 3 surroundings of the pixels from `first` on, every `stride`-th, within `sides`."""
+    (h, w), (a, b) = sides, first
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    at = lambda i, j: x[:, i : i + 2 * h : 2, j : j + 2 * w : 2]
-    around = lambda a, b: [at(a + i, b + j) for i in range(3) for j in range(3)]
-    return jnp.stack([jnp.concatenate(around(a, b), -1) for a in (0, 1) for b in (0, 1)])
+    at = lambda i, j: x[:, i : i + h : stride, j : j + w : stride]
+    return jnp.concatenate([at(a + i, b + j) for i in range(3) for j in range(3)], -1)
 
 
 def pool(P: Patches, kernel: Kernel) -> Images:
@@ -91,9 +96,7 @@ def convolve_by_parts(x: Images, kernel: Kernel) -> Images:
 
     @jax.checkpoint
     def part(x: Images, kernel: Kernel) -> Array:
-        x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        around = [x[:, i : i + h, j : j + w] for i in range(3) for j in range(3)]
-        return jnp.concatenate(around, -1).reshape(-1, 9 * c) @ kernel
+        return around(x, (h, w), (0, 0), 1).reshape(-1, 9 * c) @ kernel
 
     parts = x.reshape(-1, together, h, w, c)
     return lax.map(lambda x: part(x, kernel), parts).reshape(n, h, w, -1)
