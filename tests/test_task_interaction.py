@@ -214,6 +214,7 @@ def test_stop_on_test_is_for_this_experiment():
     config = experiments.configure("task-interaction", "paper", stop_on_test=True)
     assert config.leak and config.criterion == "test_accuracy"
     assert not experiments.configure("task-interaction", "paper").leak
+    assert experiments.configure("task-interaction", "paper", steps=7).steps == (7, 7)
     result = CliRunner().invoke(app, ["run", "toy", "--stop-on-test"])
     assert str(result.exception) == (
         "experiment toy does not stop early; leave out --stop-on-test."

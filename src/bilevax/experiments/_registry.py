@@ -42,6 +42,8 @@ def configure(
     changes: dict[str, Any] = {"rules": tuple(rules)} if rules else {}
     given = {"seed": seed, "steps": steps, "leak": stop_on_test or None}
     changes |= {k: v for k, v in given.items() if v is not None}
+    if steps is not None and isinstance(getattr(config, "steps", None), tuple):
+        changes["steps"] = (steps,) * len(config.steps)  # of each data set
     unknown = changes.keys() - {field.name for field in dataclasses.fields(config)}
     if "leak" in unknown:
         raise ValueError(f"experiment {name} does not stop early; leave out --stop-on-test.")
