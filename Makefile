@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 
 .PHONY: demo test lint bench clean
 
@@ -17,11 +18,11 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: $(VENV)/demo.stamp
-	$(BIN)/python benchmarks/overhead.py
+bench: $(PEERS)/bench.stamp
+	$(PEERS)/bin/python -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) dist
+	rm -rf $(VENV) $(PEERS) dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("bilevax needs Python 3.11 or newer, $(PYTHON) is %d.%d: run make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -33,4 +34,10 @@ $(VENV)/demo.stamp: $(BIN)/python pyproject.toml
 
 $(VENV)/dev.stamp: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(PEERS)/bench.stamp: pyproject.toml benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --editable '.[bench]'
+	$(PEERS)/bin/python -m benchmarks.peers.install
 	touch $@

@@ -70,7 +70,9 @@ def build(problem: Problem, want: Want) -> Program:
         "GDA": {"alpha_init": 0.0, "alpha_decay": 0.5}, "CG": {"tolerance": rtol, "k": 1000},
     }  # fmt: skip
     here = {"lower_level_loss": {"function": f"{__name__}.lower"}}
-    solver = boat_torch.Problem(config, here | {"upper_level_loss": {"function": f"{__name__}.upper"}})
+    solver = boat_torch.Problem(
+        config, here | {"upper_level_loss": {"function": f"{__name__}.upper"}}
+    )
     solver.build_ll_solver().build_ul_solver()
 
     def one(S):

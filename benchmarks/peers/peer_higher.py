@@ -63,9 +63,7 @@ def build(problem: Problem, want: Want) -> Program:
         w, state = m.start(mu), None
         if problem.T > K:
             blind = in_torch.detached(mu)
-            w, state = descend(
-                m, problem, in_torch.leaves(w), blind, S, problem.T - K, graph=False
-            )
+            w, state = descend(m, problem, in_torch.leaves(w), blind, S, problem.T - K, graph=False)
             w, state = in_torch.leaves(w), cut(state)
         w, _ = descend(m, problem, w, mu, S, K, graph=True, state=state)
         return in_torch.gradients(m, m.f(w, S))

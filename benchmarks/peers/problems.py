@@ -22,7 +22,7 @@ class Adam:
     """
 
     rate: float
-    eps: float = 1e-12
+    eps: float = 1e-20
     betas: tuple[float, float] = (0.9, 0.999)
 
 
