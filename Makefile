@@ -38,6 +38,7 @@ $(VENV)/dev.stamp: $(BIN)/python pyproject.toml
 
 $(PEERS)/bench.stamp: pyproject.toml benchmarks/peers/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
+	echo '*' > $(PEERS)/.gitignore
 	$(PEERS)/bin/python -m pip install --quiet --editable '.[bench]'
 	$(PEERS)/bin/python -m benchmarks.peers.install
 	touch $@

@@ -1,4 +1,7 @@
-"""python -m benchmarks.peers [--quick] [--table] [--only KIND ...] [--out FOLDER] [--minutes N]"""
+"""python -m benchmarks.peers [--quick] [--table] [--only KIND ...] [--out FOLDER] [--minutes N]
+
+Measures bilevax and its alternatives, draws the figures, fills in docs/benchmarks.md.
+"""
 
 import argparse
 from pathlib import Path
@@ -17,11 +20,12 @@ def main() -> None:
         "--out", type=Path, help="default: results/benchmarks; quick: runs/benchmarks"
     )
     parser.add_argument("--minutes", type=float, default=20.0, help="begin no case after these")
+    parser.add_argument("--patience", type=float, default=1.0, help="longer limits for every case")
     given = parser.parse_args()
     usual = ROOT / ("runs" if given.quick else "results") / "benchmarks"
     out = (given.out or usual).resolve()
     if not given.table:
-        measure(out, given.quick, given.minutes, given.only)
+        measure(out, given.quick, given.minutes, given.only, given.patience)
     for path in draw(out):
         print(path)
     source = ROOT / "docs" / "benchmarks.md"

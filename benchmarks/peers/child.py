@@ -31,8 +31,9 @@ def times(settings: Settings) -> Iterator[dict]:
     problem = size(settings["problem"], settings["T"])
     label = {"problem": problem.name, "T": problem.T}
     rounds = 2 if settings["quick"] else measure.ROUNDS
-    methods = timed(problem.name, problem.T)
-    for row in measure.times(problem, methods, settings["seconds"], load, rounds):
+    methods = timed(problem.name, problem.T, settings["quick"])
+    seconds = settings["patience"] * settings["seconds"]
+    for row in measure.times(problem, methods, seconds, load, rounds):
         yield label | row
 
 

@@ -36,14 +36,14 @@ class Case:
 
 
 def cases(quick: bool, out: Path) -> list[Case]:
-    return [*_agreement(out), *_times(quick), *_memory(quick), *_growth(quick)]
+    return [*_agreement(quick, out), *_times(quick), *_memory(quick), *_growth(quick)]
 
 
-def _agreement(out: Path) -> Iterable[Case]:
-    names = list(problems.NAMES)
+def _agreement(quick: bool, out: Path) -> Iterable[Case]:
+    names = ["toy"] if quick else list(problems.NAMES)
     for library in LIBRARIES:
         settings = {"library": library, "problems": names, "cache": str(out / "cache")}
-        yield Case("agreement", library, settings, 120, 18)
+        yield Case("agreement", library, settings, 120, 5 if quick else 18)
 
 
 def _times(quick: bool) -> Iterable[Case]:
@@ -51,15 +51,15 @@ def _times(quick: bool) -> Iterable[Case]:
     horizons = {"toy": (10, 100, 1000)} if not quick else {"toy": (10,)}
     for name, limit in seconds.items():
         for T in horizons.get(name, (None,)):
-            limit = 20 if quick else limit
+            limit = 30 if quick else limit
             settings = {"problem": name, "T": T, "quick": quick, "seconds": limit}
             title = name if T is None else f"{name}, T = {T}"
-            yield Case("times", title, settings, limit, len(timed(name, T or 100)))
+            yield Case("times", title, settings, limit, len(timed(name, T or 100, quick)))
 
 
 def _memory(quick: bool) -> Iterable[Case]:
     for T in (10,) if quick else (10, 100, 300):
-        for library, want in weighed(T):
+        for library, want in weighed(T)[:: 5 if quick else 1]:
             label = {"problem": "hypercleaning", "T": T, "library": library, "want": str(want)}
             name = f"T = {T}, {library}, {want}"
             yield Case("memory", name, label | {"quick": quick}, 30)
@@ -69,12 +69,12 @@ def _growth(quick: bool) -> Iterable[Case]:
     yield Case("growth", "growth", {"quick": quick}, 90, 26 if quick else 48)
 
 
-def run(case: Case, advance: Callable[[int], None]) -> dict[str, Any]:
+def run(case: Case, advance: Callable[[int], None], patience: float = 1.0) -> dict[str, Any]:
     """A case from its start to its end, or to where it came: its rows and what became of it."""
-    begin = time.monotonic()
+    begin, limit = time.monotonic(), patience * (case.seconds + GRACE)
     with tempfile.TemporaryDirectory() as folder:
         given, found, said = (Path(folder) / name for name in ("case.json", "rows", "said"))
-        given.write_text(json.dumps({"kind": case.kind} | case.settings))
+        given.write_text(json.dumps({"kind": case.kind, "patience": patience} | case.settings))
         found.touch()
         with open(said, "w") as stderr:
             child = subprocess.Popen(
@@ -82,10 +82,10 @@ def run(case: Case, advance: Callable[[int], None]) -> dict[str, Any]:
                 cwd=ROOT, env=os.environ | {"TORCHDYNAMO_DISABLE": "1"},
                 stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip
-            status = _wait(child, found, case.seconds + GRACE, advance)
+            status = _wait(child, found, limit, advance)
         lines = [line for line in said.read_text(errors="replace").splitlines() if line.strip()]
         rows = records.latest(found.read_text().splitlines())
-    message = f"stopped after {case.seconds + GRACE:.0f} s" if status is None else ""
+    message = f"stopped after {limit:.0f} s" if status is None else ""
     if status:
         message = lines[-1][:300] if lines else f"the process ended with status {status}"
     ended = "done" if status == 0 else "failed"
@@ -106,7 +106,13 @@ def _wait(child: subprocess.Popen, found: Path, seconds: float, advance) -> int 
     return child.returncode
 
 
-def measure(out: Path, quick: bool, minutes: float, chosen: Iterable[str] = records.KINDS) -> None:
+def measure(
+    out: Path,
+    quick: bool,
+    minutes: float,
+    chosen: Iterable[str] = records.KINDS,
+    patience: float = 1.0,
+) -> None:
     """All cases that are not there yet; those for which no time is left wait for the next run."""
     machine = environment()
     machine["packages"] |= versions()
@@ -118,7 +124,8 @@ def measure(out: Path, quick: bool, minutes: float, chosen: Iterable[str] = reco
             there = records.is_there(out, case.kind, case.name, case.settings, machine)
             if not there and time.monotonic() < end:
                 task = progress.add_task(f"{case.kind}: {case.name}", total=case.expected)
-                found = run(case, lambda n, task=task: progress.update(task, completed=n))
+                advance = lambda n, task=task: progress.update(task, completed=n)
+                found = run(case, advance, patience)
                 kept = {"settings": case.settings, "environment": machine} | found
                 records.write(out, case.kind, case.name, kept)
                 progress.remove_task(task)
