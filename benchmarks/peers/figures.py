@@ -7,48 +7,17 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 
-from bilevax.report._palette import BLUE, GREEN, GRID, INK, MUTED, ORANGE, RED, TEAL
+from bilevax.report._palette import BLUE, INK
 
 from . import records
 from .libraries import LIBRARIES
+from .scatter import error_and_time
+from .style import LOOK, dress, legend
 
 DPI = 180
-LOOK = {
-    "bilevax": (BLUE, "o"),
-    "plain JAX": (TEAL, "s"),
-    "plain JAX, checkpoint": (TEAL, "D"),
-    "jaxopt": (GREEN, "^"),
-    "optimistix": (GREEN, "v"),
-    "plain PyTorch": (ORANGE, "s"),
-    "higher": (RED, "^"),
-    "TorchOpt": (RED, "v"),
-    "BOAT": (MUTED, "X"),
-}
-LEAST = 1e-7
-"""Errors below are rounding."""
 Row = dict[str, Any]
-
-
-def dress(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title(title, fontsize=11, loc="left", color=INK.light, pad=8)
-    axes.set_xlabel(x, color=INK.light, fontsize=10)
-    axes.set_ylabel(y, color=INK.light, fontsize=10)
-    axes.grid(color=GRID.light, lw=0.7)
-    axes.set_axisbelow(True)
-    for spine in axes.spines.values():
-        spine.set_color(GRID.light)
-    axes.tick_params(which="both", colors=MUTED.light, length=0, labelsize=9)
-
-
-def legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One for all axes, to the right of them."""
-    seen = {label: h for a in axes for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
-    names = [name for name in seen if name in LOOK] + [name for name in seen if name not in LOOK]
-    figure.legend(
-        [seen[n] for n in names], names, loc="outside right upper", frameon=False, fontsize=9,
-        labelcolor=INK.light,
-    )  # fmt: skip
 
 
 def measured(out: Path) -> list[Row]:
@@ -65,36 +34,15 @@ def kind(want: str) -> str:
     return "K" if want.startswith("K=") else want
 
 
-def error_and_time(axes: Axes, rows: Sequence[Row], named: Callable[[Row], bool]) -> None:
-    """A point for each method; those of bilevax are joined by nothing but named."""
-    for row in rows:
-        colour, marker = LOOK[row["library"]]
-        y = max(row["error"], LEAST)
-        size = 46 if row["library"] == "bilevax" else 30
-        axes.scatter(
-            row["ms"], y, s=size, marker=marker, color=colour.light, label=row["library"],
-            zorder=3 if row["library"] == "bilevax" else 2, linewidths=0,
-        )  # fmt: skip
-        if named(row):
-            axes.annotate(
-                row["want"], (row["ms"], y), (5, 4), textcoords="offset points", fontsize=7.5,
-                color=colour.light,
-            )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.axhline(0.05, color=RED.light, lw=0.9, ls=":", zorder=1)
-
-
 def picture(out: Path) -> Figure:
     """Relative error of the hypergradient against its time."""
     figure = Figure((10.5, 4.4), DPI, layout="constrained")
     panels = figure.subplots(1, 2)
     for axes, problem in zip(panels, ("hypercleaning", "MLP, Adam"), strict=True):
         rows = [row for row in measured(out) if row["problem"] == problem]
-        named = lambda row: row["library"] == "bilevax" or row["want"] != "full"
-        error_and_time(axes, rows, named)
+        error_and_time(axes, rows, lambda row: row["library"] == "bilevax")
         T = rows[0]["T"] if rows else 0
-        dress(axes, f"{problem}, T = {T}", "milliseconds", "relative error")
+        dress(axes, f"{problem}, T = {T}", "milliseconds", "error of the hypergradient")
     legend(figure, panels)
     return figure
 
@@ -152,15 +100,19 @@ def memory(axes: Axes, rows: Sequence[Row]) -> None:
     for row in rows:
         at = lines.setdefault((row["library"], row["want"]), [])
         at.append((row["T"], max(row["added_bytes"], 1e5) / 1e6))
-    style = {"full": "-", "checkpointed": "--"}
+    style = {"full": "-", "checkpointed": "--", "K=5": ":"}
     for (library, want), points in lines.items():
         (x, y), (colour, marker) = zip(*sorted(points), strict=True), LOOK[library]
         axes.plot(
-            x, y, style.get(want, ":"), marker=marker, color=colour.light, lw=1.7, markersize=4,
-            label=f"{library}, {want}",
+            x, y, style.get(want, "-."), marker=marker, color=colour.light, lw=1.7, markersize=4,
+            label=f"{library}: {want}",
         )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
+    horizons = sorted({row["T"] for row in rows})
+    axes.set_xticks(horizons, map(str, horizons))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     dress(axes, "hypercleaning: peak memory of one hypergradient", "T", "MB")
 
 
@@ -177,11 +129,10 @@ def for_readme(out: Path) -> Figure:
     figure = Figure((8.0, 3.4), 200, layout="constrained")
     left, right = figure.subplots(1, 2)
     rows = [row for row in measured(out) if row["problem"] == "hypercleaning"]
-    best = {"full", "K=5", "Krylov(2, 4)"}
+    best = {"full", "K=1", "K=5", "K=25", "Krylov(2, 4)", "Krylov(4, 8)"}
     error_and_time(left, rows, lambda row: row["library"] == "bilevax" and row["want"] in best)
-    dress(left, "Hypercleaning", "milliseconds", "relative error")
-    every = [(name, by.get(("hypercleaning", "full"))) for name, by in [("", ratios(out))]]
-    by = every[0][1]
+    dress(left, "Hypercleaning", "milliseconds", "error of the hypergradient")
+    by = ratios(out).get(("hypercleaning", "full"))
     if by:
         bars(right, by, lambda name: (name, "full") in wrong(out))
         dress(right, "All T steps: time / bilevax", "", "")
