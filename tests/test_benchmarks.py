@@ -129,7 +129,7 @@ def measured(tmp_path):
         ]
     ]  # fmt: skip
     _record(tmp_path, "times", rows)
-    label = {"library": "BOAT", "problem": "toy", "want": "full"}
+    label = {"library": "BOAT", "problem": "hypercleaning", "want": "full"}
     _record(tmp_path, "agreement", [label | {"status": "differs", "distance": 0.3}])
     added = {"problem": "hypercleaning", "T": 100, "want": "full", "status": "measured"}
     sizes = {"bilevax": 4e6, "plain PyTorch": 8e7}

@@ -24,10 +24,11 @@ def measured(out: Path) -> list[Row]:
     return [row for row in records.rows(out, "times") if row.get("status") == "measured"]
 
 
-def wrong(out: Path) -> set[tuple[str, str]]:
-    """(library, kind of want) that gave other numbers; all truncations are of one kind."""
+def wrong(out: Path) -> Callable[[str, str, str], bool]:
+    """(library, problem, want) -> whether it gave other numbers; all truncations are alike."""
     found = [row for row in records.rows(out, "agreement") if row["status"] == "differs"]
-    return {(row["library"], kind(row["want"])) for row in found}
+    bad = {(row["library"], row["problem"], kind(row["want"])) for row in found}
+    return lambda library, problem, want: (library, problem.split(", T =")[0], kind(want)) in bad
 
 
 def kind(want: str) -> str:
@@ -86,7 +87,7 @@ def time_ratios(out: Path) -> Figure:
     panels = figure.subplots(max((len(shown) + 1) // 2, 1), 2, squeeze=False).ravel()
     bad = wrong(out)
     for axes, key in zip(panels, shown, strict=False):
-        bars(axes, found[key], lambda name, key=key: (name, kind(key[1])) in bad)
+        bars(axes, found[key], lambda name, key=key: bad(name, *key))
         dress(axes, f"{key[0]}, {key[1]}", "time / bilevax", "")
         axes.grid(visible=False, axis="y")
     for axes in panels[len(shown) :]:
@@ -134,7 +135,8 @@ def for_readme(out: Path) -> Figure:
     dress(left, "Hypercleaning", "milliseconds", "error of the hypergradient")
     by = ratios(out).get(("hypercleaning", "full"))
     if by:
-        bars(right, by, lambda name: (name, "full") in wrong(out))
+        bad = wrong(out)
+        bars(right, by, lambda name: bad(name, "hypercleaning", "full"))
         dress(right, "All T steps: time / bilevax", "", "")
         right.grid(visible=False, axis="y")
     return figure

@@ -19,8 +19,8 @@ def rule(want: Want) -> bx.AbstractRule:
             return bx.Reverse(segment=segment)
         case Truncated(K):
             return bx.Reverse(K=K)
-        case Implicit(rtol):
-            return bx.Implicit(lx.CG(rtol=rtol, atol=rtol))
+        case Implicit(rtol, steps):
+            return bx.Implicit(lx.CG(rtol=rtol, atol=rtol, max_steps=steps))
     return bx.parse_rule(want.text)
 
 

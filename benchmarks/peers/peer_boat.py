@@ -55,10 +55,9 @@ def build(problem: Problem, want: Want) -> Program:
     if not problem.w:
         raise NotOfferedError("the inner step size and start cannot be hyperparameters")
     m = in_torch.model(problem)
-    S = m.tasks[0]
     weights, hyper = Weights(m.start(m.lam)), Hyper(m.lam)
     na_op, first = operations(want, problem.T)
-    rtol = getattr(want, "rtol", 1e-6)
+    solve = want if isinstance(want, Implicit) else Implicit()
     log = Path(tempfile.mkdtemp()) / "losses.json"
     config = {
         "fo_op": None, "gm_op": ["NGD"], "na_op": na_op, "lower_iters": problem.T,
@@ -67,7 +66,8 @@ def build(problem: Problem, want: Want) -> Program:
         "lower_level_opt": optimizer(problem, weights), "device": "cpu", "return_grad": True,
         "upper_level_opt": torch.optim.SGD(hyper.parameters(), 0.0), "accumulate_grad": False,
         "copy_last_param": False, "loss_log_path": str(log), "RGT": {"truncate_iter": first},
-        "GDA": {"alpha_init": 0.0, "alpha_decay": 0.5}, "CG": {"tolerance": rtol, "k": 1000},
+        "GDA": {"alpha_init": 0.0, "alpha_decay": 0.5},
+        "CG": {"tolerance": solve.rtol, "k": solve.steps},
     }  # fmt: skip
     here = {"lower_level_loss": {"function": f"{__name__}.lower"}}
     solver = boat_torch.Problem(
@@ -83,5 +83,4 @@ def build(problem: Problem, want: Want) -> Program:
         solver.loss_history.clear()
         return [torch.zeros_like(p) if a is None else a for p, a in zip(hyper.parameters(), found)]  # noqa: B905
 
-    del S
     return in_torch.program(m, one)

@@ -17,7 +17,8 @@ def build(problem: Problem, want: Want) -> Program:
         raise NotOfferedError("unrolls all steps, or solves at the end")
     m = in_jax.model(problem)
     at_end = isinstance(want, Implicit)
-    solve = partial(jaxopt.linear_solve.solve_cg, tol=want.rtol, maxiter=1000) if at_end else None
+    cg = jaxopt.linear_solve.solve_cg
+    solve = partial(cg, tol=want.rtol, maxiter=want.steps) if at_end else None
     same = {"maxiter": problem.T, "tol": 0.0, "implicit_diff": at_end, "implicit_diff_solve": solve}
 
     def loss(lam, S):

@@ -17,8 +17,8 @@ def adjoint(want: Want, T: int) -> optx.AbstractAdjoint:
             return optx.RecursiveCheckpointAdjoint(checkpoints=T)
         case Checkpointed(segment):
             return optx.RecursiveCheckpointAdjoint(checkpoints=T // segment)
-        case Implicit(rtol):
-            return optx.ImplicitAdjoint(lx.CG(rtol=rtol, atol=rtol))
+        case Implicit(rtol, steps):
+            return optx.ImplicitAdjoint(lx.CG(rtol=rtol, atol=rtol, max_steps=steps))
     raise NotOfferedError("differentiates all steps, or solves at the end")
 
 

@@ -51,7 +51,7 @@ def unrolled(m: in_torch.Model, problem: Problem, K: int):
     return one
 
 
-def implicit(m: in_torch.Model, problem: Problem, rtol: float):
+def implicit(m: in_torch.Model, problem: Problem, rtol: float, steps: int):
     names = list(problem.w)
 
     def one(S):
@@ -61,7 +61,7 @@ def implicit(m: in_torch.Model, problem: Problem, rtol: float):
             )
             return torch.func.grad(inside, argnums=tuple(range(len(names))))(*w)
 
-        solve = torchopt.linear_solve.solve_cg(rtol=rtol, atol=rtol, maxiter=1000)
+        solve = torchopt.linear_solve.solve_cg(rtol=rtol, atol=rtol, maxiter=steps)
 
         @torchopt.diff.implicit.custom_root(slope, argnums=1, solve=solve)
         def inner(w, lam):
@@ -86,6 +86,6 @@ def build(problem: Problem, want: Want) -> Program:
             return in_torch.program(m, unrolled(m, problem, problem.T))
         case Truncated(K):
             return in_torch.program(m, unrolled(m, problem, min(K, problem.T)))
-        case Implicit(rtol) if problem.w:
-            return in_torch.program(m, implicit(m, problem, rtol))
+        case Implicit(rtol, steps) if problem.w:
+            return in_torch.program(m, implicit(m, problem, rtol, steps))
     raise NotOfferedError("unrolls, or solves at the end")

@@ -77,13 +77,19 @@ def _name(axes: Axes, row: Row, taken: list[tuple[float, float, float, float]]) 
     for dx, dy, side in PLACES:
         centre = (x + dx + (width if side == "left" else -width) / 2, y + dy + size / 3)
         box = (*centre, width, size)
-        if not any(_overlap(box, other) for other in taken):
+        if _inside(axes, box) and not any(_overlap(box, other) for other in taken):
             taken.append(box)
             axes.annotate(
                 row["want"], (row["ms"], height(row["error"])), (dx, dy), ha=side, fontsize=size,
                 textcoords="offset points", color=LOOK[row["library"]][0].light, zorder=5,
             )  # fmt: skip
             return
+
+
+def _inside(axes: Axes, box) -> bool:
+    scale = 72 / axes.figure.dpi
+    left, right = scale * axes.bbox.x0, scale * axes.bbox.x1
+    return left < box[0] - box[2] / 2 and box[0] + box[2] / 2 < right
 
 
 def _overlap(a, b) -> bool:

@@ -39,7 +39,8 @@ class Truncated:
 class Implicit:
     """The implicit function theorem at w_T, by conjugate gradients."""
 
-    rtol: float = 1e-6
+    rtol: float = 1e-4
+    steps: int = 300
 
     def __str__(self):
         return "implicit"
