@@ -79,7 +79,7 @@ def test_a_child_that_dies_leaves_its_message():
 def test_records_are_written_and_resumed(tmp_path, monkeypatch):
     asked = []
 
-    def run(case, advance, patience):
+    def run(case, advance, patience, cache):
         asked.append(case.name)
         ended = "failed" if case.name == "higher" else "done"
         return {"status": ended, "message": "not there", "seconds": 1.0, "rows": []}

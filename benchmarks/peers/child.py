@@ -21,7 +21,8 @@ def agreement(settings: Settings) -> Iterator[dict]:
 
     jax.config.update("jax_enable_x64", True)
     name = settings["library"]
-    yield from agree.rows(name, load(name), settings["problems"], Path(settings["cache"]))
+    cache = Path(settings["cache"]) if settings["cache"] else None
+    yield from agree.rows(name, load(name), settings["problems"], cache)
 
 
 def times(settings: Settings) -> Iterator[dict]:

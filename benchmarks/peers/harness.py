@@ -35,14 +35,14 @@ class Case:
     """Rows, for the progress bar."""
 
 
-def cases(quick: bool, out: Path) -> list[Case]:
-    return [*_agreement(quick, out), *_times(quick), *_memory(quick), *_growth(quick)]
+def cases(quick: bool) -> list[Case]:
+    return [*_agreement(quick), *_times(quick), *_memory(quick), *_growth(quick)]
 
 
-def _agreement(quick: bool, out: Path) -> Iterable[Case]:
+def _agreement(quick: bool) -> Iterable[Case]:
     names = ["toy"] if quick else list(problems.NAMES)
     for library in LIBRARIES:
-        settings = {"library": library, "problems": names, "cache": str(out / "cache")}
+        settings = {"library": library, "problems": names}
         yield Case("agreement", library, settings, 120, 5 if quick else 18)
 
 
@@ -69,12 +69,15 @@ def _growth(quick: bool) -> Iterable[Case]:
     yield Case("growth", "growth", {"quick": quick}, 90, 26 if quick else 48)
 
 
-def run(case: Case, advance: Callable[[int], None], patience: float = 1.0) -> dict[str, Any]:
+def run(
+    case: Case, advance: Callable[[int], None], patience: float = 1.0, cache: str | None = None
+) -> dict[str, Any]:
     """A case from its start to its end, or to where it came: its rows and what became of it."""
     begin, limit = time.monotonic(), patience * (case.seconds + GRACE)
+    around = {"kind": case.kind, "patience": patience, "cache": cache}
     with tempfile.TemporaryDirectory() as folder:
         given, found, said = (Path(folder) / name for name in ("case.json", "rows", "said"))
-        given.write_text(json.dumps({"kind": case.kind, "patience": patience} | case.settings))
+        given.write_text(json.dumps(case.settings | around))
         found.touch()
         with open(said, "w") as stderr:
             child = subprocess.Popen(
@@ -87,7 +90,11 @@ def run(case: Case, advance: Callable[[int], None], patience: float = 1.0) -> di
         rows = records.latest(found.read_text().splitlines())
     message = f"stopped after {limit:.0f} s" if status is None else ""
     if status:
-        message = lines[-1][:300] if lines else f"the process ended with status {status}"
+        message = (
+            lines[-1][:300].replace(str(ROOT), ".")
+            if lines
+            else f"the process ended with status {status}"
+        )
     ended = "done" if status == 0 else "failed"
     took = round(time.monotonic() - begin, 1)
     return {"status": ended, "message": message, "seconds": took, "rows": rows}
@@ -116,16 +123,19 @@ def measure(
     """All cases that are not there yet; those for which no time is left wait for the next run."""
     machine = environment()
     machine["packages"] |= versions()
-    end, todo = time.monotonic() + 60 * minutes, [c for c in cases(quick, out) if c.kind in chosen]
+    end, todo = time.monotonic() + 60 * minutes, [c for c in cases(quick) if c.kind in chosen]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn()) as progress:
+    with (
+        Progress(*columns, TimeElapsedColumn()) as progress,
+        tempfile.TemporaryDirectory() as cache,
+    ):
         whole = progress.add_task("all cases", total=len(todo))
         for case in todo:
             there = records.is_there(out, case.kind, case.name, case.settings, machine)
             if not there and time.monotonic() < end:
                 task = progress.add_task(f"{case.kind}: {case.name}", total=case.expected)
                 advance = lambda n, task=task: progress.update(task, completed=n)
-                found = run(case, advance, patience)
+                found = run(case, advance, patience, cache)
                 kept = {"settings": case.settings, "environment": machine} | found
                 records.write(out, case.kind, case.name, kept)
                 progress.remove_task(task)
