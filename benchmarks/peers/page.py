@@ -54,7 +54,7 @@ def _verdict(rows: Sequence[Row]) -> str:
 
 def failures(out: Path) -> str:
     """What did not run, in its own words."""
-    rows = [row | {"where": k} for k in ("agreement", "times", "memory") for row in _bad(out, k)]
+    rows = [row | {"where": k} for k in records.KINDS for row in _bad(out, k)]
     text = lambda row, key: str(row.get(key) or "")
     cells = [
         [

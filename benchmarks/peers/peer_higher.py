@@ -33,7 +33,7 @@ def optimizer(problem: Problem, model: Weights) -> torch.optim.Optimizer:
 def descend(m, problem, w, mu, S, steps: int, graph: bool, state=None):
     """`steps` steps from w; the optimizer's state in and out."""
     model = Weights(w)
-    learned = {"lr": [m.rate(mu)]} if problem.inner == type(problem.inner)(None) else None
+    learned = {"lr": [m.rate(mu)]} if problem.inner.rate is None else None
     with higher.innerloop_ctx(
         model, optimizer(problem, model), track_higher_grads=graph, copy_initial_weights=False
     ) as (patched, opt):
