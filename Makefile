@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 
 .PHONY: demo test lint docs bench clean
 
@@ -20,11 +21,11 @@ lint: $(VENV)/dev.stamp
 docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(VENV)/demo.stamp
-	$(BIN)/python benchmarks/overhead.py
+bench: $(PEERS)/bench.stamp
+	$(PEERS)/bin/python -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) dist
+	rm -rf $(VENV) $(PEERS) dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("bilevax needs Python 3.11 or newer, $(PYTHON) is %d.%d: run make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -40,4 +41,11 @@ $(VENV)/dev.stamp: $(BIN)/python pyproject.toml
 
 $(VENV)/docs.stamp: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+$(PEERS)/bench.stamp: pyproject.toml benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	echo '*' > $(PEERS)/.gitignore
+	$(PEERS)/bin/python -m pip install --quiet --editable '.[bench]'
+	$(PEERS)/bin/python -m benchmarks.peers.install
 	touch $@
