@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import pathlib
 import re
 import subprocess
@@ -76,6 +77,16 @@ def test_every_peer_block_runs(path):
         run_page(path, peers=True)
 
 
+def test_the_tutorial_on_devices_divides_its_tasks():
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    code = "\n".join(blocks(ROOT / "docs" / "tutorials" / "devices.md"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"XLA_FLAGS": flags},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "on 4 devices" in done.stdout
+
+
 def test_the_readme_example_is_short():
     assert len([x for x in blocks(ROOT / "README.md")[0].splitlines() if x.strip()]) <= 14
 
@@ -89,6 +100,17 @@ def test_import_is_light():
         "from jax._src import xla_bridge; assert not xla_bridge._backends"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_import_takes_no_longer_than_its_dependencies():
+    """At most 15 % more than they do; in time of the processor, the least of five."""
+    code = (
+        "from time import process_time as now; a = now(); import jax, equinox, optax, lineax;"
+        "b = now(); import bilevax; print((now() - b) / (b - a))"
+    )
+    run = [sys.executable, "-c", code]
+    shares = [float(subprocess.run(run, capture_output=True, check=True).stdout) for _ in range(5)]
+    assert min(shares) < 0.15
 
 
 def imports(path):

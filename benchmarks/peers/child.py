@@ -20,6 +20,7 @@ def agreement(settings: Settings) -> Iterator[dict]:
     from . import agree
 
     jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_disable_most_optimizations", True)  # each program runs once
     name = settings["library"]
     cache = Path(settings["cache"]) if settings["cache"] else None
     yield from agree.rows(name, load(name), settings["problems"], cache)

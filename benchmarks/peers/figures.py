@@ -74,7 +74,6 @@ def bars(axes: Axes, by: dict[str, float], bad: Callable[[str], bool]) -> None:
             color=INK.light,
         )  # fmt: skip
     axes.set_yticks(range(len(names)), names)
-    axes.axvline(1, color=BLUE.light, lw=0.9, ls=":", zorder=1)
     axes.set_xlim(0, 1.3 * max(by.values()))
 
 
@@ -88,6 +87,7 @@ def time_ratios(out: Path) -> Figure:
     bad = wrong(out)
     for axes, key in zip(panels, shown, strict=False):
         bars(axes, found[key], lambda name, key=key: bad(name, *key))
+        axes.axvline(1, color=BLUE.light, lw=0.9, ls=":", zorder=1)
         dress(axes, f"{key[0]}, {key[1]}", "time / bilevax", "")
         axes.grid(visible=False, axis="y")
     for axes in panels[len(shown) :]:
@@ -120,26 +120,39 @@ def memory(axes: Axes, rows: Sequence[Row]) -> None:
 def memory_of(out: Path) -> Figure:
     figure = Figure((8.4, 4.4), DPI, layout="constrained")
     axes = figure.add_subplot()
-    memory(axes, [row for row in records.rows(out, "memory") if row["status"] == "measured"])
+    rows = [row for row in records.rows(out, "memory") if row["status"] == "measured"]
+    memory(axes, sorted(rows, key=lambda row: list(LIBRARIES).index(row["library"])))
     legend(figure, [axes])
     return figure
 
 
 def for_readme(out: Path) -> Figure:
-    """Two panels that can be read when they are 800 pixels wide."""
-    figure = Figure((8.0, 3.4), 200, layout="constrained")
-    left, right = figure.subplots(1, 2)
+    """Three panels that can be read when they are 900 pixels wide."""
+    figure = Figure((10.5, 3.2), DPI, layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.4, 1, 1))
     rows = [row for row in measured(out) if row["problem"] == "hypercleaning"]
-    best = {"full", "K=1", "K=5", "K=25", "Krylov(2, 4)", "Krylov(4, 8)"}
-    error_and_time(left, rows, lambda row: row["library"] == "bilevax" and row["want"] in best)
-    dress(left, "Hypercleaning", "milliseconds", "error of the hypergradient")
-    by = ratios(out).get(("hypercleaning", "full"))
+    named = {"full", "K=1", "K=25", "Krylov(1, 10)", "Krylov(4, 8)"}
+    error_and_time(left, rows, lambda row: row["library"] == "bilevax" and row["want"] in named)
+    dress(left, "Hypercleaning: error and time", "milliseconds", "error of the hypergradient")
+    by, bad = ratios(out).get(("hypercleaning", "full")), wrong(out)
     if by:
-        bad = wrong(out)
-        bars(right, by, lambda name: bad(name, "hypercleaning", "full"))
-        dress(right, "All T steps: time / bilevax", "", "")
-        right.grid(visible=False, axis="y")
+        bars(middle, by, lambda name: bad(name, "hypercleaning", "full"))
+        dress(middle, "All T = 100 steps: time", "time / bilevax", "")
+    weight = {row["library"]: row["added_bytes"] / 1e6 for row in _full_memory(out, 100)}
+    if weight:
+        bars(right, weight, lambda name: bad(name, "hypercleaning", "full"))
+        right.set_xscale("log")
+        right.set_xlim(1, 8 * max(weight.values()))
+        dress(right, "and peak memory", "MB", "")
+        right.set_yticklabels([])
+    for axes in (middle, right):
+        axes.grid(visible=False, axis="y")
     return figure
+
+
+def _full_memory(out: Path, T: int) -> list[Row]:
+    rows = [row for row in records.rows(out, "memory") if row["status"] == "measured"]
+    return [row for row in rows if (row["T"], row["want"]) == (T, "full")]
 
 
 FIGURES = {

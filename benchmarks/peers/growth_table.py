@@ -6,10 +6,10 @@ from . import records
 from .goals import Rows
 
 POWERS = {  # of Table 1; a step costs c, which here is about M
-    "Forward": ({"T": 1, "N": 1}, {"T": 0, "M": 1, "N": 1}),
-    "Reverse": ({"T": 1, "N": 0}, {"T": 1, "M": 1, "N": 0}),
-    "Reverse, segments": ({"T": 1, "N": 0}, {"T": 0.5, "M": 1, "N": 0}),
-    "Reverse, K": ({"T": 0, "K": 1, "N": 0}, {"T": 0, "K": 1, "M": 1, "N": 0}),
+    "Forward": ({"T": 1, "M": 1, "N": 1}, {"T": 0, "M": 1, "N": 1}),
+    "Reverse": ({"T": 1, "M": 1, "N": 0}, {"T": 1, "M": 1, "N": 0}),
+    "Reverse, segments": ({"T": 1, "M": 1, "N": 0}, {"T": 0.5, "M": 1, "N": 0}),
+    "Reverse, K": ({"T": 0, "K": 1, "M": 1, "N": 0}, {"T": 0, "K": 1, "M": 1, "N": 0}),
 }
 
 

@@ -7,8 +7,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,11 +18,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bilevax.records import environment
 
 from . import problems, records
+from .agree import CAUSE
 from .libraries import LIBRARIES, timed, versions, weighed
 
 ROOT = Path(__file__).parent.parent.parent
 GRACE = 60
 """Seconds that a case may take beyond its own, to import and to compile."""
+TIMED = ("times", "growth")
+"""Cases of these kinds have the machine to themselves."""
+WRITING = Lock()
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,11 @@ def _agreement(quick: bool) -> Iterable[Case]:
     names = ["toy"] if quick else list(problems.NAMES)
     for library in LIBRARIES:
         settings = {"library": library, "problems": names}
-        yield Case("agreement", library, settings, 120, 5 if quick else 18)
+        yield Case("agreement", library, settings, 120, 5 if quick else 17)
 
 
 def _times(quick: bool) -> Iterable[Case]:
-    seconds = {"hypercleaning": 240, "MLP, Adam": 90, "Omniglot": 150, "toy": 30}
+    seconds = {"hypercleaning": 190, "MLP, Adam": 120, "Omniglot": 250, "toy": 30}
     horizons = {"toy": (10, 100, 1000)} if not quick else {"toy": (10,)}
     for name, limit in seconds.items():
         for T in horizons.get(name, (None,)):
@@ -66,7 +72,7 @@ def _memory(quick: bool) -> Iterable[Case]:
 
 
 def _growth(quick: bool) -> Iterable[Case]:
-    yield Case("growth", "growth", {"quick": quick}, 90, 26 if quick else 48)
+    yield Case("growth", "growth", {"quick": quick}, 150, 26 if quick else 48)
 
 
 def run(
@@ -90,11 +96,9 @@ def run(
         rows = records.latest(found.read_text().splitlines())
     message = f"stopped after {limit:.0f} s" if status is None else ""
     if status:
-        message = (
-            lines[-1][:300].replace(str(ROOT), ".")
-            if lines
-            else f"the process ended with status {status}"
-        )
+        causes = [line for line in lines if CAUSE.match(line)] or lines
+        last = causes[-1] if causes else f"the process ended with status {status}"
+        message = last[:300].replace(str(ROOT), ".")
     ended = "done" if status == 0 else "failed"
     took = round(time.monotonic() - begin, 1)
     return {"status": ended, "message": message, "seconds": took, "rows": rows}
@@ -130,15 +134,21 @@ def measure(
         tempfile.TemporaryDirectory() as cache,
     ):
         whole = progress.add_task("all cases", total=len(todo))
-        for case in todo:
+
+        def one(case: Case) -> None:
             there = records.is_there(out, case.kind, case.name, case.settings, machine)
             if not there and time.monotonic() < end:
                 task = progress.add_task(f"{case.kind}: {case.name}", total=case.expected)
-                advance = lambda n, task=task: progress.update(task, completed=n)
-                found = run(case, advance, patience, cache)
+                found = run(case, lambda n: progress.update(task, completed=n), patience, cache)
                 kept = {"settings": case.settings, "environment": machine} | found
-                records.write(out, case.kind, case.name, kept)
+                with WRITING:
+                    records.write(out, case.kind, case.name, kept)
                 progress.remove_task(task)
                 if found["status"] != "done":
                     progress.console.print(f"{case.kind}, {case.name}: {found['message']}")
             progress.advance(whole)
+
+        for kind in records.KINDS:
+            together = 1 if kind in TIMED else os.cpu_count() or 1
+            with ThreadPoolExecutor(together) as pool:
+                list(pool.map(one, (case for case in todo if case.kind == kind)))

@@ -105,10 +105,14 @@ def memory(out: Path) -> str:
     rows = [row for row in records.rows(out, "memory") if row["status"] == "measured"]
     horizons = sorted({row["T"] for row in rows})
     found = {(row["library"], row["want"], row["T"]): row["added_bytes"] / 1e6 for row in rows}
-    methods = dict.fromkeys((row["library"], row["want"]) for row in rows)
+    methods = dict.fromkeys((row["library"], row["want"]) for row in sorted(rows, key=_place))
     cell = lambda key: f"{found[key]:.3g}" if key in found else "-"
     lines = [[f"{a}, {b}", *[cell((a, b, T)) for T in horizons]] for a, b in methods]
     return table(["MB", *[f"T = {T}" for T in horizons]], lines)
+
+
+def _place(row: Row) -> int:
+    return list(LIBRARIES).index(row["library"])
 
 
 def slower(out: Path) -> str:
@@ -138,9 +142,8 @@ def machine(out: Path) -> str:
         )
     quick = any(case["settings"].get("quick") for case in cases)
     warning = "**Quick mode, on small problems: not to be quoted.** " if quick else ""
-    took = sum(case["seconds"] for case in cases) / 60
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return f"{warning}{when}, {took:.0f} minutes. " + " ".join(said) + "\n"
+    return f"{warning}{when}. " + " ".join(said) + "\n"
 
 
 TABLES: dict[str, Callable[[Path], str]] = {

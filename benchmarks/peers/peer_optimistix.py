@@ -16,7 +16,7 @@ def adjoint(want: Want, T: int) -> optx.AbstractAdjoint:
         case Full():
             return optx.RecursiveCheckpointAdjoint(checkpoints=T)
         case Checkpointed(segment):
-            return optx.RecursiveCheckpointAdjoint(checkpoints=T // segment)
+            return optx.RecursiveCheckpointAdjoint(checkpoints=max(T // segment, 1))
         case Implicit(rtol, steps):
             return optx.ImplicitAdjoint(lx.CG(rtol=rtol, atol=rtol, max_steps=steps))
     raise NotOfferedError("differentiates all steps, or solves at the end")

@@ -67,12 +67,16 @@ def _halves(x: np.ndarray, y: np.ndarray, noise: float) -> Arrays:
 
 
 def cleaning(n: int = 5000, side: int = 28, T: int = 100) -> Problem:
-    """Data hypercleaning (section 4.2.1): n weights of examples, W with classes first."""
+    """Data hypercleaning (section 4.2.1): n weights of examples, W with classes first.
+
+    The rate is well below where descent on these data stops to contract (between 0.3 and 0.5):
+    beyond, float32 and float64 part ways, and errors mean nothing.
+    """
     x, y = _digits(2 * n, side)
     x = np.concatenate([x, np.ones((2 * n, 1))], 1)
     lam = {"weights": np.random.default_rng(2).normal(size=n)}
     w = {"W": np.zeros((10, x.shape[1]))}
-    return Problem("hypercleaning", T, Descent(1.0), lam, w, (_halves(x, y, 0.5),))
+    return Problem("hypercleaning", T, Descent(0.2), lam, w, (_halves(x, y, 0.5),))
 
 
 def network(n: int = 1000, side: int = 8, hidden: int = 64, T: int = 100) -> Problem:
