@@ -1,5 +1,6 @@
 """Our own rules pass the public battery, and wrong rules do not."""
 
+import jax
 import jax.numpy as jnp
 import lineax as lx
 import pytest
@@ -12,6 +13,8 @@ OWN = [
     (bx.Reverse(), {"exact": True}),
     (bx.Reverse(segment=4), {"exact": True}),
     (bx.Reverse(K=5, segment=2), {}),
+    (bx.Reverse(policy=jax.checkpoint_policies.everything_saveable), {"exact": True}),
+    (bx.Reverse(K=5, policy=jax.checkpoint_policies.dots_saveable), {}),
     (bx.Forward(), {"exact": True}),
     (bx.Forward(chunk=3), {"exact": True}),
     (bx.Neumann(K=3), {}),

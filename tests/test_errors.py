@@ -29,6 +29,7 @@ bad_size = [
     (lambda: bx.Reverse(K=2.5), TypeError, "K must be a Python int, got 2.5"),
     (lambda: bx.Reverse(K=True), TypeError, "K must be a Python int, got True"),
     (lambda: bx.Reverse(segment=0), ValueError, "segment must be at least 1, got 0"),
+    (lambda: bx.Reverse(policy=True), TypeError, "policy must be .*jax.checkpoint_policies"),
     (lambda: bx.Neumann(K=0), ValueError, "K must be at least 1, got 0: give the number"),
     (lambda: bx.Forward(chunk=0), ValueError, "chunk must be at least 1, got 0"),
     (lambda: run(T=0), ValueError, "T must be at least 1, got 0: give the number of inner"),

@@ -36,6 +36,8 @@ EXACT = [
     bx.Reverse(segment=1),
     bx.Reverse(segment=3),
     bx.Reverse(segment=100),
+    bx.Reverse(policy=jax.checkpoint_policies.dots_saveable),
+    bx.Reverse(segment=3, policy=jax.checkpoint_policies.everything_saveable),
     bx.Forward(),
     bx.Forward(chunk=4),
 ]

@@ -75,6 +75,33 @@ def test_truncation_and_segments_combine():
     assert temporary(rule, 100) == temporary(rule, 1000)
 
 
+def test_a_policy_keeps_more_than_the_iterates():
+    Ts, every = [10, 40, 100], jax.checkpoint_policies.everything_saveable
+    bytes_ = [temporary(bx.Reverse(policy=every), T) for T in Ts]
+    assert slope(Ts, bytes_) > 1.9 * STATE
+    assert temporary(bx.Reverse(K=5, policy=every), 10) == temporary(
+        bx.Reverse(K=5, policy=every), 1000
+    )
+
+
+def test_a_policy_saves_what_it_keeps_from_being_computed_again():
+    """Products with the data: to and fro in a step, and in its derivative; one more if the first
+    has to be made again.
+    """
+    g = lambda w, lam, S: jnp.sum(jnp.exp(lam) * jnp.cosh(S @ w))
+    f = lambda w, lam, S: jnp.sum(w**2)
+    xi = bx.Descent(g, bx.constant(jnp.ones((30, 5))), optax.sgd(0.1))
+
+    def products(rule):
+        hg = jax.jit(bx.hypergradient(f, xi, rule, T=9))
+        text = hg.lower(jnp.zeros((50, 1)), jnp.ones((50, 30))).compile().as_text()
+        return text.count(" dot(")
+
+    keep = jax.checkpoint_policies.dots_saveable
+    assert products(bx.Reverse()) == 5
+    assert products(bx.Reverse(policy=keep)) == 4
+
+
 @pytest.mark.parametrize("rule", [bx.Forward(), bx.Implicit(), bx.Neumann(K=7)], ids=repr)
 def test_the_others_are_flat_in_T(rule):
     bytes_ = [temporary(rule, T) for T in (10, 1000)]

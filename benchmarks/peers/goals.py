@@ -34,12 +34,14 @@ def _against_torch(out: Path):
         ("Omniglot", "full"): 2,
     }
     for (problem, want), factor in wanted.items():
-        by = _times(out, problem, want)
+        by, kept = _times(out, problem, want), _times(out, problem, f"{want}, all kept")
         torch = {name: by[name] for name in TORCH if name in by}
-        if torch and "bilevax" in by:
+        own = [found["bilevax"] for found in (by, kept) if "bilevax" in found]
+        if torch and own:
             best = min(torch, key=torch.__getitem__)
-            text = f"{problem}, {want}: faster than the fastest of PyTorch ({best})"
-            yield _line(text, factor, torch[best] / by["bilevax"])
+            how = ", everything kept by both" if min(own) < own[0] else ""
+            text = f"{problem}, {want}: faster than the fastest of PyTorch ({best}{how})"
+            yield _line(text, factor, torch[best] / min(own))
 
 
 def _memory(out: Path):
@@ -53,14 +55,16 @@ def _memory(out: Path):
 
 
 def _by_hand(out: Path):
-    """A scan that keeps iterates, as bilevax does, or one that keeps everything."""
-    keeps = {"plain JAX, checkpoint": "iterates", "plain JAX": "all activations"}
+    """A scan that keeps iterates or everything, against a rule that keeps the same."""
+    keeps = {"plain JAX, checkpoint": "iterates", "plain JAX": "everything"}
     for problem in ("hypercleaning", "MLP, Adam", "Omniglot"):
         for want in ("full", "K=5", "K=10"):
             by = _times(out, problem, want)
+            own = {"plain JAX": _times(out, problem, f"{want}, all kept").get("bilevax")}
             for name in (n for n in keeps if n in by):
                 text = f"{problem}, {want}: no slower than JAX by hand that keeps {keeps[name]}"
-                yield _line(f"{text} (within 5 %)", 0.95, by[name] / by["bilevax"])
+                ours = own.get(name) or by["bilevax"]
+                yield _line(f"{text} (within 5 %)", 0.95, by[name] / ours)
 
 
 def _accuracy(out: Path):

@@ -1,12 +1,13 @@
 """bilevax."""
 
+import jax
 import lineax as lx
 
 import bilevax as bx
 
 from . import in_jax
 from .problems import Problem
-from .wants import Checkpointed, Full, Implicit, Program, Truncated, Want
+from .wants import Checkpointed, Full, Implicit, Kept, Program, Truncated, Want
 
 PACKAGE = "bilevax"
 
@@ -19,6 +20,8 @@ def rule(want: Want) -> bx.AbstractRule:
             return bx.Reverse(segment=segment)
         case Truncated(K):
             return bx.Reverse(K=K)
+        case Kept(K):
+            return bx.Reverse(K=K, policy=jax.checkpoint_policies.everything_saveable)
         case Implicit(rtol, steps):
             return bx.Implicit(lx.CG(rtol=rtol, atol=rtol, max_steps=steps))
     return bx.parse_rule(want.text)

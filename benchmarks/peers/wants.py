@@ -36,6 +36,16 @@ class Truncated:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """The last K terms, or all, with everything kept that a step computes."""
+
+    K: int | None = None
+
+    def __str__(self):
+        return f"{'full' if self.K is None else f'K={self.K}'}, all kept"
+
+
+@dataclass(frozen=True)
 class Implicit:
     """The implicit function theorem at w_T, by conjugate gradients."""
 
@@ -56,7 +66,7 @@ class Rule:
         return self.text
 
 
-Want = Full | Checkpointed | Truncated | Implicit | Rule
+Want = Full | Checkpointed | Truncated | Kept | Implicit | Rule
 
 
 class NotOfferedError(Exception):

@@ -1,5 +1,7 @@
 """Reverse-mode differentiation: full, truncated, checkpointed, or all of it at once."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,14 +12,14 @@ from . import _check as check
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
 from ._rule import AbstractRule, Channel
-from ._types import Context, Hyper, Params, Pull, State, Time
-from ._unroll import read_vjp, record, step_vjp, unroll
+from ._types import Context, Hyper, Params, Policy, Pull, State, Time
+from ._unroll import read_vjp, record, step_vjp, unroll, unroll_vjp
 
 
 class Reverse(AbstractRule):
     """Back-propagation through the inner loop (Eq. 6), or its last K steps (Eq. 8).
 
-    Holds iterates, never activations: each step is linearised anew on the way back.
+    Holds iterates, no activations: each step is linearised anew on the way back.
     In memory there are T states, K with truncation, and with segments of c steps only
     T/c + c (K/c + c).
 
@@ -27,6 +29,9 @@ class Reverse(AbstractRule):
         and never B_0. Default: all T steps, and B_0.
     - `segment`: keep one iterate in `segment` and recompute the others, for about one
         more forward pass. The square root of the depth needs the least memory.
+    - `policy`: what a step keeps beside its iterate, so that less is computed again: one of
+        `jax.checkpoint_policies`. `dots_saveable` keeps products, `everything_saveable` all of it,
+        which is the fastest and takes the most memory. Default: nothing.
 
     !!! example
 
@@ -41,24 +46,26 @@ class Reverse(AbstractRule):
 
     K: int | None = eqx.field(default=None, static=True)
     segment: int | None = eqx.field(default=None, static=True)
+    policy: Policy | None = eqx.field(default=None, static=True)
 
     def __check_init__(self):
         if self.K is not None:
             check.integer(self.K, "K", "use Reverse() for all steps")
         if self.segment is not None:
             check.integer(self.segment, "segment", "give the steps in a segment")
+        if self.policy is not None:
+            check.function(self.policy, "policy", "one of jax.checkpoint_policies")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K = T if self.K is None else self.K
         check.depth(self, K, T)
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T - K)
         if self.segment is None:
-            s_T, history = record(xi, lam, S, s, T - K, K)
-            back = lambda alpha, h: sweep(xi, lam, S, history, T, alpha, h)
+            s_T, back = forth(xi, lam, S, s, T - K, K, self.policy)
         else:
             c = min(self.segment, K)
             s_T, marks = _mark(xi, lam, S, s, T - K, K, c)
-            back = lambda alpha, h: _replay(xi, lam, S, marks, T, K, c, alpha, h)
+            back = lambda alpha, h: _replay(xi, lam, S, marks, T, K, c, self.policy, alpha, h)
         w, pull_read = read_vjp(xi, s_T)
 
         def pull(alpha: Params):
@@ -71,6 +78,22 @@ class Reverse(AbstractRule):
 
     def sees(self) -> Channel:
         return Channel.STEP if self.K is not None else Channel.START | Channel.STEP
+
+
+def forth(
+    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int, policy: Policy | None
+) -> tuple[State, Callable[[PyTree, Hyper], tuple[PyTree, Hyper]]]:
+    """n steps from s_t: s_{t+n}, and the way back from (alpha_{t+n}, h_{t+n}) to (alpha_t, h_t)."""
+    if policy is None:
+        s, history = record(xi, lam, S, s, t, n)
+        return s, lambda alpha, h: sweep(xi, lam, S, history, t + n, alpha, h)
+    s, pull = unroll_vjp(xi, lam, S, s, t, n, policy)
+
+    def back(alpha: PyTree, h: Hyper):
+        alpha, B_alpha = pull(alpha)
+        return alpha, tree.add(h, B_alpha)
+
+    return s, back
 
 
 def sweep(
@@ -117,13 +140,12 @@ def _mark(xi, lam, S, s, t: int, K: int, c: int):
     return s, (first, marks)
 
 
-def _replay(xi, lam, S, marks, T: int, K: int, c: int, alpha, h):
-    """`sweep` over the last K steps, recomputing one segment of iterates at a time."""
+def _replay(xi, lam, S, marks, T: int, K: int, c: int, policy: Policy | None, alpha, h):
+    """Eq. 6 over the last K steps, recomputing one segment at a time."""
     first, marks = marks
 
     def segment(s, t, n, alpha, h):
-        _, history = record(xi, lam, S, s, t, n)
-        return sweep(xi, lam, S, history, t + n, alpha, h)
+        return forth(xi, lam, S, s, t, n, policy)[1](alpha, h)
 
     def body(carry, s):
         alpha, h, t = carry

@@ -1,4 +1,4 @@
-"""Aliases for the five kinds of values that travel through bilevax."""
+"""Aliases for the kinds of values that travel through bilevax."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -30,3 +30,6 @@ Report: TypeAlias = dict[str, Array]
 
 Pull: TypeAlias = Callable[[Params], tuple[Hyper, Report]]
 """alpha -> (sum of the kept terms B_t A_{t+1} ... A_T alpha, report)."""
+
+Policy: TypeAlias = Callable[..., Any]
+"""What `jax.checkpoint` keeps: one of `jax.checkpoint_policies`."""

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
-from ._types import Context, Hyper, Params, State, Time
+from ._types import Context, Hyper, Params, Policy, State, Time
 
 
 def _loop(
@@ -61,6 +61,27 @@ def capture(
     (s, _, slots), moves = lax.scan(body, begin, None, length=n)
     at = lambda time: jax.tree.map(lambda b: b[jnp.searchsorted(times, time)], slots)
     return s, at, moves
+
+
+def unroll_vjp(
+    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int, policy: Policy
+) -> tuple[State, Callable[[PyTree], tuple[PyTree, Hyper]]]:
+    """s_{t+n} from s_t, and alpha_{t+n} -> (alpha_t, what these n steps add to h).
+
+    JAX's own differentiation of the loop: a step keeps its iterate, and what `policy` says.
+    """
+    x, rest = eqx.partition(s, eqx.is_inexact_array)
+    step = lambda s, lam, t: xi.advance(s, lam, S, t)
+    step = jax.checkpoint(step, policy=policy, prevent_cse=False)
+
+    def steps(x, lam):
+        body = lambda carry, _: ((step(carry[0], lam, carry[1]), carry[1] + 1), None)
+        begin = (eqx.combine(x, rest), jnp.asarray(t, jnp.int32))
+        (s, _), _ = lax.scan(body, begin, None, length=n)
+        return tree.inexact(s), s
+
+    _, pull, s = jax.vjp(steps, x, lam, has_aux=True)
+    return s, pull
 
 
 def step_vjp(
