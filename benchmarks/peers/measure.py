@@ -14,7 +14,9 @@ from .libraries import Method
 from .problems import Problem
 from .wants import Full, NotOfferedError, Program, Want, distance
 
-ROUNDS = 7
+ROUNDS = 15
+ENOUGH = 3
+"""Rounds after which a method that has used up its share of the time rests."""
 SHORT = 5
 """Milliseconds below which a turn is twenty runs."""
 Load = Callable[[str], ModuleType]
@@ -68,13 +70,18 @@ def times(
             if program:
                 programs[len(rows) - 1] = program
         yield rows[-1]
+    share = (end - time.perf_counter()) / max(len(programs), 1)
     for _ in range(rounds):
-        yield from _turn(programs, rows, end)
+        yield from _turn(programs, rows, end, share)
 
 
-def _turn(programs: Mapping[int, Program], rows: list[dict], end: float) -> Iterator[dict]:
+def _turn(
+    programs: Mapping[int, Program], rows: list[dict], end: float, share: float
+) -> Iterator[dict]:
     for i, program in programs.items():
-        if time.perf_counter() + rows[i]["ms"] / 1000 > end:
+        seconds, done = rows[i]["ms"] / 1000, rows[i]["rounds"]
+        tired = done >= ENOUGH and (done + 1) * seconds > share
+        if tired or time.perf_counter() + seconds > end:
             continue
         try:
             took = 1000 * min(_seconds(program) for _ in range(1 if rows[i]["ms"] > SHORT else 20))

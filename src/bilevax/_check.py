@@ -1,5 +1,6 @@
 """Validation: every sentence that bilevax says about bad input stands in this file."""
 
+import math
 import operator
 import warnings
 from collections.abc import Sequence
@@ -229,9 +230,9 @@ class ToleranceWarning(UserWarning):
 
 
 def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
+    what = "did not reach its tolerance" if math.isfinite(error) else "does not hold here"
     warnings.warn(
-        f"{rule!r} did not reach its tolerance: the estimated relative error is {error:.2g}. "
-        f"{remedy}",
+        f"{rule!r} {what}: the estimated relative error is {error:.2g}. {remedy}",
         ToleranceWarning,
         stacklevel=2,
     )

@@ -24,7 +24,8 @@ from ._unroll import capture, read_vjp, step_vjp
 
 EXPANDS = (
     "The frozen steps of a piece expand cotangents from step to step and were held back, so "
-    "this hypergradient is not to be trusted: raise pieces or head, or use Reverse(segment=...)."
+    "this hypergradient is not to be trusted. With Adam, RMSprop or minibatches inside that is "
+    "usual: use Reverse(segment=...). Otherwise raising pieces or head may help."
 )
 
 
