@@ -53,7 +53,7 @@ def _agreement(quick: bool) -> Iterable[Case]:
 
 
 def _times(quick: bool) -> Iterable[Case]:
-    seconds = {"hypercleaning": 190, "MLP, Adam": 120, "Omniglot": 250, "toy": 30}
+    seconds = {"hypercleaning": 190, "MLP, Adam": 120, "Omniglot": 270, "toy": 30}
     horizons = {"toy": (10, 100, 1000)} if not quick else {"toy": (10,)}
     for name, limit in seconds.items():
         for T in horizons.get(name, (None,)):

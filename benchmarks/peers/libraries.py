@@ -52,7 +52,7 @@ def timed(problem: str, T: int, quick: bool = False) -> list[Method]:
     if problem == "Omniglot":
         wants = (Full(), Truncated(1), Truncated(10))
         few = {"plain JAX": wants[::2], "plain JAX, checkpoint": wants[:1]}  # slow to compile
-        return _all(*wants, but=few | {"bilevax": (*wants, Kept(), Kept(10), *KRYLOV[:1])})
+        return _all(*wants, but=few | {"bilevax": (*wants, Kept())})
     if problem == "toy":
         wants = (Full(), Truncated(5), Implicit())
         return _all(*wants, but={"bilevax": (*wants, Rule("Forward()"), *KRYLOV[:1])})
