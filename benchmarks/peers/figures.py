@@ -68,7 +68,8 @@ def bars(axes: Axes, by: dict[str, float], bad: Callable[[str], bool]) -> None:
         hatch = "////" if bad(name) else None
         colour = LOOK[name][0].light
         axes.barh(y, by[name], color="white" if hatch else colour, edgecolor=colour, hatch=hatch)
-        text = f"{by[name]:.3g}" + (", wrong" if hatch else "")
+        number = f"{by[name]:.0f}" if by[name] >= 1000 else f"{by[name]:.3g}"
+        text = number + (", wrong" if hatch else "")
         axes.annotate(
             text, (by[name], y), (3, 0), textcoords="offset points", va="center", fontsize=8,
             color=INK.light,

@@ -60,11 +60,14 @@ def _by_hand(out: Path):
     for problem in ("hypercleaning", "MLP, Adam", "Omniglot"):
         for want in ("full", "K=5", "K=10"):
             by = _times(out, problem, want)
-            own = {"plain JAX": _times(out, problem, f"{want}, all kept").get("bilevax")}
+            kept = _times(out, problem, f"{want}, all kept").get("bilevax")
             for name in (n for n in keeps if n in by):
-                text = f"{problem}, {want}: no slower than JAX by hand that keeps {keeps[name]}"
-                ours = own.get(name) or by["bilevax"]
-                yield _line(f"{text} (within 5 %)", 0.95, by[name] / ours)
+                alike = kept if name == "plain JAX" else by["bilevax"]
+                but = "" if alike else ", where bilevax keeps iterates"
+                text = (
+                    f"{problem}, {want}: no slower than JAX by hand that keeps {keeps[name]}{but}"
+                )
+                yield _line(f"{text} (within 5 %)", 0.95, by[name] / (alike or by["bilevax"]))
 
 
 def _accuracy(out: Path):

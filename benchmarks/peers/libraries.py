@@ -74,4 +74,6 @@ def weighed(T: int) -> list[Method]:
     ours = (Full(), Truncated(5), segment, Rule("Krylov(2, 4)"))
     some = {"bilevax": ours, "plain JAX": (Full(),), "plain JAX, checkpoint": (Full(), segment)}
     some |= {"plain PyTorch": (Full(), Truncated(5), segment), "optimistix": (Full(), segment)}
+    if T > 100:  # where they are as plain PyTorch, and slow
+        some |= dict.fromkeys(("higher", "TorchOpt", "BOAT"), ())
     return _all(Full(), but=some)
