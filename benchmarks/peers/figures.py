@@ -24,6 +24,12 @@ def measured(out: Path) -> list[Row]:
     return [row for row in records.rows(out, "times") if row.get("status") == "measured"]
 
 
+def weighed(out: Path) -> list[Row]:
+    """What was measured of memory, in the order of the libraries."""
+    rows = [row for row in records.rows(out, "memory") if row["status"] == "measured"]
+    return sorted(rows, key=lambda row: list(LIBRARIES).index(row["library"]))
+
+
 def wrong(out: Path) -> Callable[[str, str, str], bool]:
     """(library, problem, want) -> whether it gave other numbers; all truncations are alike."""
     found = [row for row in records.rows(out, "agreement") if row["status"] == "differs"]
@@ -121,8 +127,7 @@ def memory(axes: Axes, rows: Sequence[Row]) -> None:
 def memory_of(out: Path) -> Figure:
     figure = Figure((8.4, 4.4), DPI, layout="constrained")
     axes = figure.add_subplot()
-    rows = [row for row in records.rows(out, "memory") if row["status"] == "measured"]
-    memory(axes, sorted(rows, key=lambda row: list(LIBRARIES).index(row["library"])))
+    memory(axes, weighed(out))
     legend(figure, [axes])
     return figure
 
@@ -139,7 +144,8 @@ def for_readme(out: Path) -> Figure:
     if by:
         bars(middle, by, lambda name: bad(name, "hypercleaning", "full"))
         dress(middle, "All T = 100 steps: time", "time / bilevax", "")
-    weight = {row["library"]: row["added_bytes"] / 1e6 for row in _full_memory(out, 100)}
+    full = [row for row in weighed(out) if (row["T"], row["want"]) == (100, "full")]
+    weight = {row["library"]: row["added_bytes"] / 1e6 for row in full}
     if weight:
         bars(right, weight, lambda name: bad(name, "hypercleaning", "full"))
         right.set_xscale("log")
@@ -149,11 +155,6 @@ def for_readme(out: Path) -> Figure:
     for axes in (middle, right):
         axes.grid(visible=False, axis="y")
     return figure
-
-
-def _full_memory(out: Path, T: int) -> list[Row]:
-    rows = [row for row in records.rows(out, "memory") if row["status"] == "measured"]
-    return [row for row in rows if (row["T"], row["want"]) == (T, "full")]
 
 
 FIGURES = {

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from . import records
-from .figures import measured, wrong
+from .figures import measured, weighed, wrong
 from .libraries import TORCH
 
 Rows = tuple[list[str], list[list[str]]]
@@ -45,7 +44,7 @@ def _against_torch(out: Path):
 
 
 def _memory(out: Path):
-    rows = [r for r in records.rows(out, "memory") if r["status"] == "measured" and r["T"] == 100]
+    rows = [row for row in weighed(out) if row["T"] == 100]
     by = {(row["library"], row["want"]): row["added_bytes"] for row in rows}
     plain, own = by.get(("plain PyTorch", "full")), by.get(("bilevax", "full"))
     if not plain or not own:

@@ -5,7 +5,7 @@ Memory is what XLA allocates; time is that beyond the forward pass, which every 
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ import optax
 import bilevax as bx
 
 from .growth_table import POWERS
+from .measure import seconds_of
 
 USUAL = {"T": 30, "K": 10, "M": 4096, "N": 16}
 SWEEPS = {
@@ -59,14 +60,8 @@ def least(programs: Sequence, lam: jax.Array, rounds: int) -> np.ndarray:
     """The least seconds of each program; they take turns."""
     end, found = time.perf_counter() + SECONDS, []
     while len(found) < 2 or (len(found) < rounds and time.perf_counter() < end):
-        found.append([_seconds(p, lam) for p in programs])
+        found.append([seconds_of(lambda p=p: jax.block_until_ready(p(lam))) for p in programs])
     return np.min(found, axis=0)
-
-
-def _seconds(program: Callable, lam: jax.Array) -> float:
-    begin = time.perf_counter()
-    jax.block_until_ready(program(lam))
-    return time.perf_counter() - begin
 
 
 def rows(quick: bool) -> Iterator[dict[str, Any]]:

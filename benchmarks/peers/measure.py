@@ -84,18 +84,19 @@ def _turn(
         if tired or time.perf_counter() + seconds > end:
             continue
         try:
-            took = 1000 * min(_seconds(program) for _ in range(1 if rows[i]["ms"] > SHORT else 20))
+            runs = 1 if rows[i]["ms"] > SHORT else 20
+            took = 1000 * min(seconds_of(program.run) for _ in range(runs))
         except Exception as error:
             rows[i] |= {"status": "failed", "message": said(error)}
         else:
-            best = took if rows[i]["rounds"] == 0 else min(rows[i]["ms"], took)
-            rows[i] |= {"ms": best, "rounds": rows[i]["rounds"] + 1}
+            best = min(rows[i]["ms"], took) if done else took
+            rows[i] |= {"ms": best, "rounds": done + 1}
         yield rows[i]
 
 
-def _seconds(program: Program) -> float:
+def seconds_of(run: Callable[[], Any]) -> float:
     started = time.perf_counter()
-    program.run()
+    run()
     return time.perf_counter() - started
 
 
@@ -108,9 +109,8 @@ def memory(module: ModuleType, problem: Problem, want: Want, warm: Problem) -> d
     small.run()
     program = module.build(problem.cast("float32"), want)
     before = _forget_peak()
-    started = time.perf_counter()
-    program.run()
-    row = {"added_bytes": _peak() - before, "first_ms": 1000 * (time.perf_counter() - started)}
+    first = 1000 * seconds_of(program.run)
+    row = {"added_bytes": _peak() - before, "first_ms": first}
     return row | {"process_bytes": _peak(), "program_bytes": program.bytes, "status": "measured"}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from . import records
-from .figures import kind, measured, ratios, wrong
+from .figures import kind, measured, ratios, weighed, wrong
 from .goals import goals
 from .growth_table import growth
 from .libraries import LIBRARIES
@@ -102,17 +102,13 @@ def rules(out: Path) -> str:
 
 
 def memory(out: Path) -> str:
-    rows = [row for row in records.rows(out, "memory") if row["status"] == "measured"]
+    rows = weighed(out)
     horizons = sorted({row["T"] for row in rows})
     found = {(row["library"], row["want"], row["T"]): row["added_bytes"] / 1e6 for row in rows}
-    methods = dict.fromkeys((row["library"], row["want"]) for row in sorted(rows, key=_place))
+    methods = dict.fromkeys((row["library"], row["want"]) for row in rows)
     cell = lambda key: f"{found[key]:.3g}" if key in found else "-"
     lines = [[f"{a}, {b}", *[cell((a, b, T)) for T in horizons]] for a, b in methods]
     return table(["MB", *[f"T = {T}" for T in horizons]], lines)
-
-
-def _place(row: Row) -> int:
-    return list(LIBRARIES).index(row["library"])
 
 
 def slower(out: Path) -> str:

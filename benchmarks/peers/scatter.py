@@ -1,5 +1,6 @@
 """Error against time: a point for each method, with names where there is room for them."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,8 +40,8 @@ def height(error: float) -> float:
 def _points(axes: Axes, library: str, rows: Sequence[Row]) -> None:
     """Truncations are joined in the order of K."""
     colour, marker = LOOK[library]
-    depth = {f"K={K}": K for K in range(1, 1001)}
-    cut = sorted((r for r in rows if r["want"] in depth), key=lambda r: depth[r["want"]])
+    depth = lambda r: int(r["want"][2:])
+    cut = sorted((r for r in rows if re.fullmatch(r"K=\d+", r["want"])), key=depth)
     x, y = [r["ms"] for r in cut], [height(r["error"]) for r in cut]
     axes.plot(x, y, color=colour.light, lw=0.9, alpha=0.5, zorder=1)
     ours = library == "bilevax"

@@ -14,7 +14,7 @@ from ._types import Context, Hyper, Params, Policy, State, Time
 
 
 def _loop(
-    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int, keep: bool
+    step: Callable[[State, Time], State], s: State, t: Time, n: int, keep: bool = False
 ) -> tuple[State, State | None]:
     """n steps of Eq. 4 from s_t; the only forward loop of the library.
 
@@ -24,7 +24,7 @@ def _loop(
 
     def body(carry, _):
         s, t = carry
-        return (xi.advance(s, lam, S, t), t + 1), (s if keep else None)
+        return (step(s, t), t + 1), (s if keep else None)
 
     (s, _), kept = lax.scan(body, (s, jnp.asarray(t, jnp.int32)), None, length=n)
     return s, kept
@@ -32,12 +32,12 @@ def _loop(
 
 def unroll(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int):
     """s_{t+n} from s_t, holding one state."""
-    return _loop(xi, lam, S, s, t, n, keep=False)[0]
+    return _loop(lambda s, t: xi.advance(s, lam, S, t), s, t, n)[0]
 
 
 def record(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int):
     """s_{t+n} from s_t, and s_t, ..., s_{t+n-1} stacked: n states."""
-    return _loop(xi, lam, S, s, t, n, keep=True)
+    return _loop(lambda s, t: xi.advance(s, lam, S, t), s, t, n, keep=True)
 
 
 def capture(
@@ -75,9 +75,7 @@ def unroll_vjp(
     step = jax.checkpoint(step, policy=policy, prevent_cse=False)
 
     def steps(x, lam):
-        body = lambda carry, _: ((step(carry[0], lam, carry[1]), carry[1] + 1), None)
-        begin = (eqx.combine(x, rest), jnp.asarray(t, jnp.int32))
-        (s, _), _ = lax.scan(body, begin, None, length=n)
+        s, _ = _loop(lambda s, t: step(s, lam, t), eqx.combine(x, rest), t, n)
         return tree.inexact(s), s
 
     _, pull, s = jax.vjp(steps, x, lam, has_aux=True)
