@@ -1,5 +1,7 @@
 """FewShotLearner learns new characters from one drawing, travels, and says what it needs."""
 
+import os
+
 import jax
 import numpy as np
 import pytest
@@ -54,6 +56,20 @@ def test_a_learner_travels(learner, tmp_path):
     assert (answers[0] == answers[1]).all()
     with np.load(path, allow_pickle=False) as arrays:
         assert all(arrays[name].dtype.kind in "fU" for name in arrays)
+
+
+def test_a_learner_is_saved_whole_or_not_at_all(learner, tmp_path, monkeypatch):
+    path = learner.save(tmp_path / "learner.npz")
+    before = path.read_bytes()
+
+    def half(file, **arrays):
+        file.write(b"PK")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", half)
+    with pytest.raises(OSError, match="No space left"):
+        learner.save(path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["learner.npz"]
 
 
 def test_strange_files(learner, tmp_path):

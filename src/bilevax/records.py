@@ -15,6 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
+from ._files import whole
+
 Row = dict[str, Any]
 
 PACKAGES = ("bilevax", "jax", "jaxlib", "equinox", "optax", "lineax", "numpy", "scikit-learn")
@@ -158,7 +160,8 @@ class Records:
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / ENV).write_text(json.dumps(environment(), indent=2) + "\n", "utf-8")
         (self.path / ROWS).touch()
-        _replace(self.path / CONFIG, toml(self._config))  # last: with it, the folder is a run
+        with whole(self.path / CONFIG) as file:  # last: with it, the folder is a run
+            file.write(toml(self._config).encode())
 
     def _go_on(self, resume: bool) -> None:
         if not resume:
@@ -214,13 +217,6 @@ class Records:
 def _plain(value: Any) -> Any:
     """Arrays and their scalars, as JSON knows them."""
     return value.tolist()
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(text, "utf-8")
-    os.replace(new, path)
 
 
 def toml(config: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._files import whole
 from ..data._bounded import npz_arrays
 from ..experiments._network import Hyper
 
@@ -71,7 +72,7 @@ def first_outputs(lam: Hyper, n: int) -> Hyper:
 
 def write(path: Path, settings: dict[str, int], lam: Hyper) -> Path:
     arrays = {_name(place): a for place, a in jax.tree_util.tree_leaves_with_path(lam)}
-    with open(path, "wb") as file:
+    with whole(path) as file:
         np.savez(file, **{SETTINGS: np.array(json.dumps(settings))}, **arrays)
     return path
 

@@ -1,6 +1,5 @@
 """Early stopping of trials that run side by side: each has its own best hyper-iteration."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from .._files import whole
 from .._outer.journal import filled, named
 
 
@@ -49,11 +49,9 @@ class Stall:
 
     def _write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._file.with_name(self._file.name + ".new")
         known: dict[str, Any] = {"step": self.step, "score": self.score, "best": self.best}
-        with open(new, "wb") as file:
+        with whole(self._file) as file:
             np.savez(file, **known, **named("lam", self.lam))
-        os.replace(new, self._file)
 
     def _read(self) -> None:
         with np.load(self._file) as arrays:

@@ -98,7 +98,7 @@ class Config:
 
     @classmethod
     def quick(cls) -> "Config":
-        """Invented characters, a small network, a short horizon: under a minute."""
+        """Invented characters, a small network, a short horizon; most of it is compilation."""
         return cls(
             "glyphs", train=80, validation=20, queries=5, filters=8, T=10, steps=80, every=40,
             episodes=40, batch=2, rate=0.01, strong=0.25, preset="quick",

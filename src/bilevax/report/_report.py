@@ -4,10 +4,10 @@ import importlib
 import os
 import pkgutil
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .._files import whole
 from ..records import Run, RunError, load
 from . import _generic, _matplotlib
 from ._chart import Chart
@@ -155,21 +155,7 @@ def _holds_something(folder: Path) -> bool:
 
 
 def _write(path: Path, data: bytes) -> Path:
-    """A file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, new = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-        os.chmod(new, 0o666 & ~_umask())
-        os.replace(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
+    with whole(path) as file:
+        file.write(data)
     return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
