@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -22,6 +23,7 @@ from bilevax.records import load
 from bilevax.report import Chart
 from bilevax.report import one_shot as shown
 
+RESULTS = Path(__file__).parents[1] / "results" / "one-shot"
 IMAGES = glyphs.load(characters=12, drawings=6)
 TASK = Sampler(IMAGES, ways=3, shots=1, queries=2)(jax.random.key(0))
 LAM = network.first_lam(jax.random.key(1), 3, 4, rho=0.1, gamma=0.2)
@@ -227,6 +229,16 @@ def test_report_of_the_paper(run):
     assert [row[0] for row in table.rows] == ["5", "T=1", "10"] and len(sections) == 3
     assert table.rows[1][-3:] == ("", "96.6", "0.1") and table.rows[2][-3:] == shown.PAPER["10"]
     assert table.notes == ("Seed 0 stops at hyper-iteration 40 of 15000: Reverse(K=10).",)
+
+
+def test_lines_of_accuracy_fill_their_chart():
+    """At paper scale, where the start is thirty points below all that can be told apart."""
+    sections = shown.sections([load(RESULTS)])
+    (chart,) = (item for item in sections[1].items if item.name == "one-shot-accuracy")
+    low, high = chart.y.limits
+    assert len(chart.series) >= 4
+    for line in chart.series:
+        assert line.y[0] < low < min(line.y[1:]) and max(line.y) < high
 
 
 def test_resumes(run, tmp_path):

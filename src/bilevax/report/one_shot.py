@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
 from statistics import fmean
 
 from ..records import Row, Run
@@ -125,10 +127,11 @@ class _Length:
         exact = [rule for rule in rules if depth(rule, self.T) == self.T or rule.startswith("T=")]
         inexact = [rule for rule in rules if rule not in exact]
         charts = [
-            self._chart(
-                f"one-shot-accuracy{end}", "Test accuracy", "On the same tasks throughout.",
+            _trained(self._chart(
+                f"one-shot-accuracy{end}", "Test accuracy", "On the same tasks throughout; the "
+                "untrained start is below what is seen.",
                 Axis("accuracy"), "test_accuracy", rules,
-            ),
+            )),
             self._chart(
                 f"one-shot-loss{end}", "Validation loss", "The outer objective, on tasks of other "
                 "characters than those of training and testing.",
@@ -179,6 +182,16 @@ class _Length:
             f"one-shot-depth{end}", "Error of truncation", caption, Axis("K"),
             Axis("relative error", log=True), tuple(curves),
         )  # fmt: skip
+
+
+def _trained(chart: Chart) -> Chart:
+    """The lines after their first point, which is so far below that they would look like one."""
+    lines = [line for line in chart.series if isinstance(line, Series)]
+    y = [value for line in lines for value in line.y[1:] if isfinite(value)]
+    if not y or min(y) == max(y):
+        return chart
+    edge = 0.05 * (max(y) - min(y))
+    return replace(chart, y=replace(chart.y, limits=(min(y) - edge, max(y) + edge)))
 
 
 def _mean(rows: Sequence[Row], K: int) -> float:
