@@ -128,8 +128,7 @@ class _Length:
         inexact = [rule for rule in rules if rule not in exact]
         charts = [
             _trained(self._chart(
-                f"one-shot-accuracy{end}", "Test accuracy", "On the same tasks throughout; the "
-                "untrained start is below what is seen.",
+                f"one-shot-accuracy{end}", "Test accuracy", "On the same tasks throughout.",
                 Axis("accuracy"), "test_accuracy", rules,
             )),
             self._chart(
@@ -185,13 +184,15 @@ class _Length:
 
 
 def _trained(chart: Chart) -> Chart:
-    """The lines after their first point, which is so far below that they would look like one."""
-    lines = [line for line in chart.series if isinstance(line, Series)]
-    y = [value for line in lines for value in line.y[1:] if isfinite(value)]
+    """What comes after the start, which is so far below that all lines would look like one."""
+    ends = [end for line in chart.series for end in (line.low or line.y, line.high or line.y)]
+    y = [value for end in ends for value in end[1:] if isfinite(value)]
     if not y or min(y) == max(y):
         return chart
     edge = 0.05 * (max(y) - min(y))
-    return replace(chart, y=replace(chart.y, limits=(min(y) - edge, max(y) + edge)))
+    axis = replace(chart.y, limits=(min(y) - edge, max(y) + edge))
+    caption = f"{chart.caption} What is seen begins with the first evaluation after the start."
+    return replace(chart, y=axis, caption=caption)
 
 
 def _mean(rows: Sequence[Row], K: int) -> float:
