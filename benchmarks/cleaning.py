@@ -11,7 +11,7 @@ cross-validation on noisy and trusted rows together, and by a model of the trust
 of these, with each of its filters, the one that is best *in hindsight* is reported. Every model
 is linear. A case that is in results/cleaning/records.jsonl is not measured again.
 
-Data are found by bilevax.data; --data DIR is looked in first.
+Data are found by bilevax.paper.data; --data DIR is looked in first.
 """
 
 import argparse
@@ -39,7 +39,7 @@ KEYS = ("data", "n", "trusted", "noise", "seed", "kind")
 
 def images(folder: str | None, name: str) -> tuple[np.ndarray, ...]:
     """Train and test images, flat, in [0, 1], with their labels."""
-    from bilevax.data import fashion_mnist, mnist
+    from bilevax.paper.data import fashion_mnist, mnist
 
     split = {"mnist": mnist, "fashion-mnist": fashion_mnist}[name].load(folder)
     flat = lambda a: a.reshape(-1, 784) / 255

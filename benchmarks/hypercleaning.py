@@ -21,8 +21,8 @@ import numpy as np
 from jax import lax
 
 import bilevax as bx
-from bilevax.experiments import hypercleaning as cleaning
-from bilevax.experiments._corrupt import Corrupted
+from bilevax.paper.experiments import hypercleaning as cleaning
+from bilevax.paper.experiments._corrupt import Corrupted
 
 OUT = Path(__file__).parent.parent / "results" / "hypercleaning" / "speed.json"
 RULES = ("Reverse(K=1)", "Reverse(K=5)", "Krylov(2, 4)", "Reverse(K=25)", "Reverse(K=100)")

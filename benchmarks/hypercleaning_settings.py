@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 import bilevax as bx
-from bilevax.experiments import configure, hypercleaning
+from bilevax.paper.experiments import configure, hypercleaning
 
 OUT = Path(__file__).parent.parent / "results" / "hypercleaning" / "settings.json"
 SURE = 40.0

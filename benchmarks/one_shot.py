@@ -28,10 +28,10 @@ import numpy as np
 from jax import lax
 
 import bilevax as bx
-from bilevax.data import glyphs
-from bilevax.experiments import _network as network
-from bilevax.experiments._convolution import block, normalise
-from bilevax.experiments._episodes import Sampler
+from bilevax._models import network
+from bilevax._models.convolution import block, normalise
+from bilevax._models.episodes import Sampler
+from bilevax.paper.data import glyphs
 
 OUT = Path(__file__).parent.parent / "results" / "one-shot" / "speed.json"
 RULES = ("Reverse(K=1)", "Reverse(K=10)", "Reverse()", "Krylov(2, 4)")

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import bilevax as bx
 from bilevax.apps import FewShotLearner, TaskSampler
-from bilevax.data import DataError, glyphs, omniglot
+from bilevax.paper.data import DataError, glyphs, omniglot
 
 WAYS, SHOWN = 5, 8
 

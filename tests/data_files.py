@@ -14,7 +14,7 @@ import numpy as np
 import requests
 from PIL import Image
 
-from bilevax.data import File, _idx, _places
+from bilevax.paper.data import File, _idx, _places
 
 BESIDE, SEND = _places.beside_checkout, requests.Session.send
 

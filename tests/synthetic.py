@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bilevax.records import Records
+from bilevax.paper.records import Records
 
 G, W_0, T, GAMMA = np.array([1.0, 0.5]), np.array([2.0, 2.0]), 100, 0.1
 PULLS = {"f": 0.0, "f~": 5.0}

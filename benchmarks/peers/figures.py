@@ -1,4 +1,4 @@
-"""Figures from records, in the style of `bilevax.report`."""
+"""Figures from records, in the style of `bilevax.paper.report`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from bilevax.report._palette import BLUE, INK
+from bilevax.paper.report._palette import BLUE, INK
 
 from . import records
 from .libraries import LIBRARIES

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bilevax.records import environment
+from bilevax.paper.records import environment
 
 from . import problems, records
 from .agree import CAUSE

@@ -10,8 +10,8 @@ import numpy as np
 import optax
 from jax import lax
 
-from bilevax.experiments import _network as omniglot
-from bilevax.experiments._episodes import Task
+from bilevax._models import network as omniglot
+from bilevax._models.episodes import Task
 
 from .problems import Adam, Problem
 from .wants import Program

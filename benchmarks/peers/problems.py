@@ -102,7 +102,7 @@ def toy(T: int = 100) -> Problem:
 
 def omniglot(filters: int = 64, T: int = 50, tasks: int = 4) -> Problem:
     """One-shot learning (section 4.3), on invented characters of Omniglot's size."""
-    from bilevax.data import glyphs
+    from bilevax.paper.data import glyphs
 
     rng = np.random.default_rng(4)
     images = glyphs.load(characters=10) / 255

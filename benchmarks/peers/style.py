@@ -1,11 +1,11 @@
-"""How a library looks in every figure; axes and legends in the style of `bilevax.report`."""
+"""How a library looks in every figure; axes and legends in the style of `bilevax.paper.report`."""
 
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bilevax.report._palette import BLUE, GREEN, GRID, INK, MUTED, ORANGE, RED, TEAL
+from bilevax.paper.report._palette import BLUE, GREEN, GRID, INK, MUTED, ORANGE, RED, TEAL
 
 LOOK = {
     "bilevax": (BLUE, "o"),

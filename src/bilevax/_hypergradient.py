@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from . import _check as check
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
-from ._reverse import Reverse
-from ._rule import AbstractRule, apply
+from ._errors import check
+from ._rules.base import AbstractRule, apply
+from ._rules.reverse import Reverse
 from ._types import Context, Hyper, Objective, Params, Report, Scalar
 from ._visible import require_visible
 

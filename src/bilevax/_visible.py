@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 from jaxtyping import PyTree
 
-from . import _check as check
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
-from ._rule import AbstractRule, Channel
+from ._errors import check
+from ._rules.base import AbstractRule, Channel
 from ._types import Context, Hyper, Objective
 
 

@@ -13,10 +13,10 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics, Descent, Dynamics, Prepared, constant, everything
+from .._errors import outer as check
 from .._hypergradient import estimate
-from .._rule import AbstractRule
+from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective, Params, Report
-from . import check
 
 
 class Outer(eqx.Module):

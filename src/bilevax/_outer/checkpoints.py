@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from . import check
+from .._errors import outer as check
 
 Arrays = dict[str, Any]
 

@@ -17,8 +17,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from .._errors import outer as check
 from .._types import Context
-from . import check
 from .places import put
 
 AHEAD = 2

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _check as base
 from .. import _tree as tree
+from .._errors import check as base
+from .._errors import outer as check
 from .._types import Context, Hyper, Params
 from .._visible import require_visible
-from . import check
 from .average import Outer, warmed
 from .checkpoints import Checkpoints
 from .contexts import Position, Reader, Stream

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from .._errors import outer as check
 from .._types import Hyper
-from . import check
 from .watch import History
 
 

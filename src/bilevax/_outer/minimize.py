@@ -10,13 +10,13 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from .. import _check as base
 from .._dynamics import AbstractDynamics
+from .._errors import check as base
+from .._errors import outer as check
+from .._errors.say import said_once
 from .._hypergradient import check_problem
-from .._rule import AbstractRule
-from .._say import said_once
+from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
-from . import check
 from .average import Outer
 from .checkpoints import Checkpoints
 from .drive import Drive

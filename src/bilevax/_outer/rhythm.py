@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .. import _check as base
+from .._errors import check as base
 
 EVERY = "give a number of hyper-iterations"
 

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
-from .. import _check as base
 from .. import _tree as tree
+from .._errors import check as base
 from .._types import Hyper
 
 

@@ -1,7 +1,7 @@
 """Tools that are used as they are, with scikit-learn's conventions."""
 
 try:
-    from ..experiments._episodes import Sampler as TaskSampler  # noqa: F401
+    from .._models.episodes import Sampler as TaskSampler  # noqa: F401
     from ._few_shot import AdaptedClassifier as AdaptedClassifier
     from ._few_shot import FewShotLearner as FewShotLearner
     from ._hypercleaner import HyperCleaner as HyperCleaner

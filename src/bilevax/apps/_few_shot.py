@@ -15,12 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._hypergradient import solve
-from .._outer.minimize import minimize
-from .._reverse import Reverse
-from .._rule import AbstractRule
-from ..experiments._convolution import patches
-from ..experiments._episodes import Task
-from ..experiments._network import (
+from .._models.convolution import patches
+from .._models.episodes import Task
+from .._models.network import (
     Hyper,
     classify,
     dynamics,
@@ -29,6 +26,9 @@ from ..experiments._network import (
     represent,
     slowing_adam,
 )
+from .._outer.minimize import minimize
+from .._rules.base import AbstractRule
+from .._rules.reverse import Reverse
 from . import _images as images
 from ._check import number, whole
 from ._settings import seed_of
@@ -62,7 +62,7 @@ class FewShotLearner(BaseEstimator):
     !!! example
 
         >>> from bilevax.apps import FewShotLearner, TaskSampler
-        >>> from bilevax.data import glyphs
+        >>> from bilevax.paper.data import glyphs
         >>> drawings = glyphs.load(characters=12, drawings=8)
         >>> tasks = TaskSampler(drawings[:8], ways=2, shots=1, queries=3)
         >>> learner = FewShotLearner(filters=4, T=3, steps=2).fit(tasks)

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 from sklearn.utils import check_random_state
 
-from .. import _check as base
+from .._errors import check as base
 from .._outer.minimize import Result, minimize
-from .._rule import AbstractRule
+from .._rules.base import AbstractRule
 from . import _check as check
 from . import _settings as settings
 from ._classifier import AbstractClassifier

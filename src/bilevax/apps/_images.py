@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._files import whole
-from ..data._bounded import npz_arrays
-from ..experiments._network import Hyper
+from .._models.network import Hyper
+from ..paper.data._bounded import npz_arrays
 
 SIDES = (16, 31)
 """Four times halved, a side of these leaves one pixel."""

@@ -12,8 +12,8 @@ from jaxtyping import Array
 
 from .._dynamics import Descent, constant
 from .._hypergradient import solve
+from .._models.interaction import first_lam, interaction
 from .._types import Context, Hyper
-from ..experiments._interaction import first_lam, interaction
 from ._model import Rows, _sgd, cross_entropy, linear
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._krylov import Krylov
-from .._reverse import Reverse
-from .._rule import AbstractRule
+from .._rules.base import AbstractRule
+from .._rules.krylov.rule import Krylov
+from .._rules.reverse import Reverse
 from ..diagnostics import Diagnosis, diagnose
 from ._model import ALL, Problem, smoothness, train
 

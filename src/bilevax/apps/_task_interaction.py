@@ -8,10 +8,10 @@ import optax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._models.interaction import interaction
 from .._outer.minimize import Result, minimize
-from .._reverse import Reverse
-from .._rule import AbstractRule
-from ..experiments._interaction import interaction
+from .._rules.base import AbstractRule
+from .._rules.reverse import Reverse
 from . import _check as check
 from . import _settings as settings
 from ._classifier import AbstractClassifier

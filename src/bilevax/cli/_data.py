@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .. import data
-from ..data import DATASETS, DataError, Dataset
+from ..paper import data
+from ..paper.data import DATASETS, DataError, Dataset
 
 data_app = typer.Typer(help="Data sets: where they are, fetch them, check them.")
 

@@ -17,7 +17,7 @@ def report(
     ] = None,
 ) -> None:
     """Tables and figures of runs: on the terminal, and on one HTML page that needs no network."""
-    from .. import report as pages  # plotly and matplotlib, which no other command needs
+    from ..paper import report as pages
 
     for table in pages.tables(runs):
         _print(table.title, table.columns, table.rows)

@@ -11,7 +11,7 @@ def list_experiments() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ..experiments import EXPERIMENTS
+    from ..paper.experiments import EXPERIMENTS
 
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, what in EXPERIMENTS.items():
@@ -43,8 +43,8 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment; its records are written to a folder as it goes."""
-    from .._specification import parse_rule
-    from ..experiments import configure, find
+    from .._rules.parse import parse_rule
+    from ..paper.experiments import configure, find
 
     config = configure(name, preset, rule or (), seed, steps, stop_on_test)
     read = getattr(find(name), "read_rule", parse_rule)  # an experiment may know more words

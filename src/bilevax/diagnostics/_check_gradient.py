@@ -18,13 +18,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from .. import _check as check
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
+from .._errors import check
 from .._hypergradient import hypergradient
-from .._rule import AbstractRule
+from .._loop import unroll
+from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
-from .._unroll import unroll
 
 STEPS = np.exp2(-np.arange(0, 44, 2.0))
 """eps, from 1 down by factors of 4; in float32 the smaller half is rounding only."""

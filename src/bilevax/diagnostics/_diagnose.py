@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from .. import _check as check
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
+from .._errors import check
 from .._hypergradient import check_dynamics, check_objective
 from .._types import Context, Hyper, Objective
 from .._visible import entrances

@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from .. import _check as check
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
+from .._errors import check
 from .._hypergradient import _checked, check_problem
-from .._implicit import Neumann
-from .._krylov import Krylov
-from .._reverse import Reverse
-from .._rule import AbstractRule
+from .._loop import unroll
+from .._rules.base import AbstractRule
+from .._rules.implicit import Neumann
+from .._rules.krylov.rule import Krylov
+from .._rules.reverse import Reverse
 from .._types import Context, Hyper, Objective
-from .._unroll import unroll
 from ._fit import largest
 from ._flops import Count, count_flops
 from ._forecast_table import Forecast, ForecastRow

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-from .._forward import Forward
-from .._reverse import Reverse
-from .._rule import AbstractRule
+from .._rules.base import AbstractRule
+from .._rules.forward import Forward
+from .._rules.reverse import Reverse
 
 
 @dataclasses.dataclass(frozen=True)

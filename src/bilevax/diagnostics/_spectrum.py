@@ -9,10 +9,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from .. import _tree as tree
-from .._arnoldi import begin, grow
 from .._dynamics import AbstractDynamics
+from .._loop import step_vjp
+from .._rules.krylov.arnoldi import begin, grow
 from .._types import Context, Hyper, State, Time
-from .._unroll import step_vjp
 
 SMALL = 400
 """Up to so many parameters the singular values of B are computed, all of them."""

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from .. import _check as check
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._reverse import start_vjp
+from .._errors import check
+from .._loop import read_vjp, record, step_vjp, unroll
+from .._rules.reverse import start_vjp
 from .._types import Context, Hyper, Objective, Params, State
-from .._unroll import read_vjp, record, step_vjp, unroll
 
 
 class Sweep(NamedTuple):

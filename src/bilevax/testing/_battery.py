@@ -14,8 +14,8 @@ from .. import _tree as tree
 from .. import problems
 from .._dynamics import Descent, Dynamics, constant
 from .._hypergradient import hypergradient, solve
-from .._rule import AbstractRule
-from .._unroll import unroll
+from .._loop import unroll
+from .._rules.base import AbstractRule
 from ..problems import Problem
 
 

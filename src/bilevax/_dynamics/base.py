@@ -1,0 +1,97 @@
+"""Xi, the inner algorithm of Eq. 4, as a dynamical system on a state s that contains w.
+
+    s_0 = start(lam, S),   s_{t+1} = advance(s_t, lam, S, t),   w = read(s)
+
+Rules know the inner algorithm only through this interface, so every rule works for
+every algorithm, with whatever the algorithm remembers between its steps.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import PyTree
+
+from .._types import Context, Hyper, Params, State, Time
+
+
+class Equilibrium(NamedTuple):
+    """What an inner algorithm converges to: x with residual(x, lam) = 0, w = read(x).
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp
+        >>> xi = bx.Dynamics(lambda lam, S: jnp.zeros(()), lambda s, lam, S, t: (s + lam) / 2)
+        >>> there = xi.equilibrium(jnp.asarray(3.0), jnp.asarray(3.0), None, 0)
+        >>> print(there.residual(there.x, jnp.asarray(3.0)))  # s = 3 is the fixed point
+        0.0
+    """
+
+    x: PyTree
+    residual: Callable[[PyTree, Hyper], PyTree]
+    read: Callable[[PyTree], Params]
+    tags: Any
+    """What lineax may assume of the Jacobian of the residual in x."""
+
+
+class AbstractDynamics(eqx.Module):
+    """The interface between inner algorithms and rules.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> g = lambda w, lam, S: jnp.sum((w - lam) ** 2) / 2
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.5))
+        >>> s = xi.start(jnp.ones(2), None)
+        >>> xi.read(xi.advance(s, jnp.ones(2), None, 0))
+        Array([0.5, 0.5], dtype=float32)
+    """
+
+    @abc.abstractmethod
+    def start(self, lam: Hyper, S: Context) -> State:
+        """s_0 = Xi_0(lam)."""
+
+    @abc.abstractmethod
+    def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
+        """s_{t+1} = Xi_{t+1}(s_t, lam), for t = 0, ..., T-1 (Eq. 4)."""
+
+    @abc.abstractmethod
+    def read(self, s: State) -> Params:
+        """The parameters w inside the state."""
+
+    @abc.abstractmethod
+    def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
+        """One step on the whole context: Xi_infinity of Prop. 3.6."""
+
+    @abc.abstractmethod
+    def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
+        """The equation that the limit of the iteration satisfies (Eq. 11)."""
+
+
+class _Constant(eqx.Module):
+    w: Params
+
+    def __call__(self, lam: Hyper, S: Context) -> Params:
+        del lam, S
+        return self.w
+
+
+def constant(w: Params) -> Callable[[Hyper, Context], Params]:
+    """Xi_0(lam) = w: a start that does not depend on the hyperparameters.
+
+    **Arguments:**
+
+    - `w`: the initial parameters, any pytree of floating arrays.
+
+    **Returns:**
+
+    A function (lam, S) -> w for the `init` of `Descent` or `Dynamics`.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp
+        >>> bx.constant(jnp.zeros(2))(None, None)
+        Array([0., 0.], dtype=float32)
+    """
+    return _Constant(w)

@@ -1,0 +1,111 @@
+"""Gradient descent on g by any optax optimizer."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import lineax as lx
+import optax
+from jaxtyping import PyTree
+
+from .._errors import check
+from .._types import Context, Hyper, Objective, Params, State, Time
+from .base import AbstractDynamics, Equilibrium
+
+
+class Iterate(NamedTuple):
+    """The state of `Descent`: the parameters and the optimizer's memory."""
+
+    w: Params
+    opt: PyTree
+
+
+def whole(S: Context, t: Time) -> Context:
+    """The default of `Descent.sample`: every step sees the whole context."""
+    del t
+    return S
+
+
+class Descent(AbstractDynamics):
+    """Minimise g(w, lam, S) over w with an optax optimizer.
+
+    **Arguments:**
+
+    - `g`: (w, lam, S) -> scalar, the inner objective.
+    - `init`: (lam, S) -> w_0. For a fixed start write `bx.constant(w_0)`.
+    - `opt`: an optax optimizer, or a function lam -> optimizer, which makes its
+        learning rate, momentum or weight decay hyperparameters.
+    - `sample`: (S, t) -> S_t, what step t = 0, ..., T-1 sees of S: its minibatch.
+        Draw randomness from `jax.random.fold_in(key, t)`, with the key in S, so that
+        every recomputation of a step sees the same batch. `Implicit` and `Neumann`
+        describe the optimum of g on the whole S. Default: all of S, always.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> g = lambda w, lam, S: jnp.sum((w - lam) ** 2) / 2
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.5))
+        >>> bx.solve(xi, jnp.ones(2), T=2)
+        Array([0.75, 0.75], dtype=float32)
+    """
+
+    g: Objective
+    init: Callable[[Hyper, Context], Params]
+    opt: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation]
+    sample: Callable[[Context, Time], Context] = eqx.field(default=whole)
+
+    def __check_init__(self):
+        check.function(self.g, "g", "(w, lam, S) -> scalar")
+        check.function(self.init, "init", "(lam, S) -> w_0", "for a fixed start use bx.constant(w)")
+        if not _is_optimizer(self.opt):
+            check.function(self.opt, "opt", "lam -> optimizer, or an optax optimizer")
+        check.function(self.sample, "sample", "(S, t) -> S_t")
+
+    def start(self, lam: Hyper, S: Context) -> State:
+        w = check.floating(self.init(lam, S), "w")
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes on purpose
+            return Iterate(w, check.arrays(self._optimizer(lam).init(w)))
+
+    def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
+        return self._update(s, lam, self.sample(S, t))
+
+    def read(self, s: State) -> Params:
+        return s.w
+
+    def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
+        del t
+        return self._update(s, lam, S)
+
+    def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
+        """Stationarity of g, whose Jacobian is the Hessian of g (Eq. 11)."""
+        del t
+        gradient = jax.grad(self._objective)
+        tags = frozenset({lx.symmetric_tag, lx.positive_semidefinite_tag})
+        residual = lambda w, lam: gradient(w, lam, S)
+        return Equilibrium(s.w, residual, lambda w: w, tags)
+
+    def _objective(self, w: Params, lam: Hyper, S: Context):
+        return check.scalar(self.g(w, lam, S), "g")
+
+    def _optimizer(self, lam: Hyper) -> optax.GradientTransformationExtraArgs:
+        opt = self.opt if _is_optimizer(self.opt) else self.opt(lam)  # pyright: ignore
+        if not _is_optimizer(opt):
+            check.instance(opt, tuple, "opt(lam)", "an optax optimizer")
+        return optax.with_extra_args_support(opt)  # pyright: ignore
+
+    def _update(self, s: Iterate, lam: Hyper, S_t: Context) -> Iterate:
+        value, gradient = jax.value_and_grad(self._objective)(s.w, lam, S_t)
+        line = lambda w: self._objective(w, lam, S_t)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, opt = self._optimizer(lam).update(
+                gradient, s.opt, s.w, value=value, grad=gradient, value_fn=line
+            )
+            w = optax.apply_updates(s.w, updates)
+        new = Iterate(w, check.arrays(opt))
+        check.same_state(s, new)
+        return new
+
+
+def _is_optimizer(opt: Any) -> bool:
+    return isinstance(opt, (optax.GradientTransformation, optax.GradientTransformationExtraArgs))

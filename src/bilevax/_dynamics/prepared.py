@@ -1,0 +1,58 @@
+"""What depends on lam and S alone, taken out of the inner loop."""
+
+from collections.abc import Callable
+
+from .._errors import check
+from .._types import Context, Hyper, Params, State, Time
+from .base import AbstractDynamics, Equilibrium
+
+
+class Prepared(AbstractDynamics):
+    """An inner algorithm whose hyperparameters are prepare(lam, S), computed once.
+
+    What depends on lam and S alone, such as the features of the data under a learned
+    representation, is taken out of the inner loop, and so is its derivative: a rule gathers
+    the cotangent of what was prepared, and one pullback takes it to lam. The numbers are
+    those of an inner problem that prepares anew in every step.
+
+    **Arguments:**
+
+    - `prepare`: (lam, S) -> mu, any pytree of floating arrays.
+    - `xi`: the inner algorithm in terms of mu: its g, init and opt see mu as their lam.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> g = lambda w, mu, S: jnp.sum((w - mu) ** 2) / 2
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.5))
+        >>> xi = bx.Prepared(lambda lam, S: S @ lam, xi)  # S @ lam is not repeated in a step
+        >>> bx.solve(xi, jnp.ones(3), jnp.ones((2, 3)), T=2)
+        Array([2.25, 2.25], dtype=float32)
+    """
+
+    prepare: Callable[[Hyper, Context], Hyper]
+    xi: AbstractDynamics
+
+    def __check_init__(self):
+        check.function(self.prepare, "prepare", "(lam, S) -> mu")
+        how = "an inner algorithm, as in bx.Descent(g, init, opt)"
+        check.instance(self.xi, AbstractDynamics, "xi", how)
+
+    def mu(self, lam: Hyper, S: Context) -> Hyper:
+        return check.floating(self.prepare(lam, S), "prepare(lam, S)")
+
+    def start(self, lam: Hyper, S: Context) -> State:
+        return self.xi.start(self.mu(lam, S), S)
+
+    def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
+        return self.xi.advance(s, self.mu(lam, S), S, t)
+
+    def read(self, s: State) -> Params:
+        return self.xi.read(s)
+
+    def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
+        return self.xi.settle(s, self.mu(lam, S), S, t)
+
+    def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
+        x, residual, read, tags = self.xi.equilibrium(s, self.mu(lam, S), S, t)
+        return Equilibrium(x, lambda x, lam: residual(x, self.mu(lam, S)), read, tags)

@@ -1,0 +1,264 @@
+"""Validation: every sentence that bilevax says about bad input stands in this file."""
+
+import math
+import operator
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, PyTree
+
+from .. import _tree as tree
+
+
+def name_of(root: str, path: Any) -> str:
+    """`lam['w'][0]`: how a user would write the leaf at this path."""
+    return root + jax.tree_util.keystr(path)
+
+
+def integer(value: Any, name: str, remedy: str, least: int = 1) -> int:
+    """A static whole number of at least `least`: T, K, segment, chunk."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} must be a Python int, got {value!r}: {remedy}.")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}: {remedy}.")
+    return number
+
+
+def positive(value: Any, name: str, remedy: str) -> None:
+    """A static positive number: a tolerance."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a Python float, got {value!r}: {remedy}.")
+    if not value > 0:
+        raise ValueError(f"{name} must be positive, got {value!r}: {remedy}.")
+
+
+def horizon(T: Any) -> int:
+    return integer(T, "T", "give the number of inner steps, as in T=100")
+
+
+def depth(rule: Any, K: int, T: int) -> None:
+    if K > T:
+        raise ValueError(
+            f"{rule!r} looks K = {K} steps back, but the inner loop has only T = {T}: "
+            f"lower K to at most {T}, raise T, or use Reverse() for every step."
+        )
+
+
+def function(value: Any, name: str, form: str, remedy: str = "") -> None:
+    if not callable(value):
+        tail = f"; {remedy}" if remedy else ""
+        raise TypeError(f"{name} must be a function {form}, got {_kind(value)}{tail}.")
+
+
+def instance(value: Any, kind: type, name: str, remedy: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {remedy}, got {_kind(value)}.")
+
+
+def floating(value: PyTree, name: str) -> PyTree:
+    """Check that every leaf is a real floating array; return them as JAX arrays."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+        _floating_leaf(leaf, name_of(name, path), name)
+    return tree.strong(value)
+
+
+def _floating_leaf(leaf: Any, where: str, name: str) -> None:
+    if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
+        raise TypeError(
+            f"{where} is the Python {type(leaf).__name__} {leaf!r}: wrap it as "
+            f"jnp.asarray({float(leaf)!r}), so that another value does not compile anew."
+        )
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
+        raise TypeError(
+            f"{where} must be a floating array, got {_kind(leaf)}: keep only arrays in "
+            f"{name} (for a module, split it with equinox.partition(model, "
+            "equinox.is_inexact_array) and combine it again inside f and g)."
+        )
+    if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise TypeError(
+            f"{where} must be a floating array, got dtype {leaf.dtype}: cast it with "
+            f".astype(float), or move it into S if it is not to be differentiated."
+        )
+
+
+def scalar(value: Any, name: str) -> Array:
+    """The value of an objective: one real floating number."""
+    shape = getattr(value, "shape", () if isinstance(value, (int, float)) else None)
+    if shape != () or isinstance(value, (bool, np.bool_)):
+        got = f"shape {shape}" if shape else _kind(value)
+        raise TypeError(
+            f"{name}(w, lam, S) must return a scalar, got {got}: reduce it with "
+            "jnp.mean or jnp.sum, and return nothing else."
+        )
+    value = jnp.asarray(value)
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(
+            f"{name}(w, lam, S) must return a floating scalar, got dtype {value.dtype}:"
+            " a count or an accuracy has no gradient, return a loss."
+        )
+    return value
+
+
+def same_state(before: PyTree, after: PyTree) -> None:
+    """A step must give back a state of the same structure, shapes and dtypes."""
+    old, new = jax.tree.structure(before), jax.tree.structure(after)
+    if old != new:
+        raise ValueError(
+            f"step changed the structure of the state from {old} to {new}: return the "
+            "same containers, with the same keys, that init returned."
+        )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True)
+    for (path, a), b in pairs:
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise ValueError(
+                f"step changed {name_of('state', path)} from {a.dtype}{list(a.shape)} "
+                f"to {b.dtype}{list(b.shape)}: keep shape and dtype fixed along the "
+                "loop (cast or reshape in init or in step)."
+            )
+
+
+def arrays(state: PyTree) -> PyTree:
+    """A state may hold numbers, which become arrays, but nothing that is not one."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        if not eqx.is_array_like(leaf):
+            raise TypeError(
+                f"{name_of('state', path)} must be an array, got {_kind(leaf)}: a state"
+                " holds arrays only; keep functions and names in the dynamics itself."
+            )
+    return tree.strong(state)
+
+
+def unperturbed(fixed: tuple, names: tuple[str, ...]) -> None:
+    """`solve` has a derivative in lam alone."""
+    for name, value in zip(names, fixed, strict=True):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+            if leaf.perturbed:
+                raise ValueError(
+                    f"solve is differentiable in lam only, but {name_of(name, path)} is"
+                    " being differentiated: move it into lam, or wrap it in "
+                    "jax.lax.stop_gradient."
+                )
+
+
+def finite(x: PyTree, bad: Bool[Array, " n"], texts: Sequence[str]) -> PyTree:
+    """Stop with the text of the first condition that holds; inside a transformation too."""
+    if isinstance(bad, jax.core.Tracer):
+        return eqx.branched_error_if(x, jnp.any(bad), jnp.argmax(bad), texts)
+    for failed, text in zip(bad.tolist(), texts, strict=True):
+        if failed:
+            raise FloatingPointError(text)
+    return x
+
+
+def diverged(T: int) -> str:
+    return (
+        f"the inner loop diverged: w_T is not finite after T = {T} steps. The likely "
+        "cause is an inner step size that is too large (gradient descent needs a learning "
+        "rate below 2 / the largest curvature of g): lower it, or clip the gradient; else "
+        "look for nan in S, lam or init."
+    )
+
+
+BAD_VALUE = (
+    "f(w_T, lam, S) is not finite although w_T is: look for a logarithm of zero, an "
+    "overflow, or nan in the data that f reads."
+)
+
+BAD_H = (
+    "the hypergradient is not finite although w_T and f are. Likely causes: Adam or "
+    "RMSprop met a zero gradient, where the derivative of its square root is infinite "
+    "(give it eps_root, as in optax.adam(1e-3, eps_root=1e-8); if it is there, raise it to "
+    "1e-4 or more, or start away from where g is stationary); a norm or square root at zero "
+    "in f, g or init; or back-propagation through so many expanding steps that it overflows "
+    "(truncate with Reverse(K=...))."
+)
+
+
+def invisible(rule: Any, leaves: Sequence[str], where: str, used: bool) -> str:
+    """Why some leaves of lam are not (wholly) differentiated, and what to do."""
+    leaf = leaves[0] if len(leaves) == 1 else f"each of {', '.join(leaves)}"
+    if where == "nowhere":
+        return (
+            f"{leaf} is not connected: neither f nor the inner loop depends on it in a "
+            "differentiable way, so its hypergradient is zero. Use it, or take it out "
+            "of lam."
+        )
+    rest = (
+        "only its direct part, grad_lam f, remains"
+        if used
+        else "what it gets is not its hypergradient"
+    )
+    return (
+        f"{leaf} enters the inner loop only through {where}, which {rule!r} cannot see:"
+        f" {rest}. Use Reverse(), Reverse(segment=...) or Forward(), which "
+        f"see {where}{_ALSO.get(where, '')}."
+    )
+
+
+_ALSO = {"the optimizer": ", or Reverse(K=...), which sees that of the last K steps"}
+
+
+def all_invisible(texts: Sequence[str]) -> str:
+    return "the whole hypergradient would be zero. " + " ".join(texts)
+
+
+class ToleranceWarning(UserWarning):
+    """A rule could not reach the accuracy that it was asked for.
+
+    !!! example
+
+        >>> import bilevax as bx, warnings
+        >>> from bilevax import problems
+        >>> p = problems.quadratic(T=40)
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     warnings.simplefilter("always")
+        ...     h = bx.hypergradient(p.f, p.xi, bx.Adaptive(1e-6, max_K=5), T=p.T)(p.lam, p.S).h
+        ...     h = h.block_until_ready()
+        >>> said[0].category is bx.ToleranceWarning
+        True
+    """
+
+
+def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
+    what = "did not reach its tolerance" if math.isfinite(error) else "does not hold here"
+    warnings.warn(
+        f"{rule!r} {what}: the estimated relative error is {error:.2g}. {remedy}",
+        ToleranceWarning,
+        stacklevel=2,
+    )
+
+
+def solver_failed(rule: Any) -> str:
+    return (
+        f"the linear solver of {rule!r} did not converge: the Jacobian at w_T is "
+        "singular, indefinite (as it often is for a neural network) or ill-conditioned. Add "
+        "regularisation to g, raise the solver's tolerance or max_steps, use lineax.GMRES, or "
+        "use Reverse(K=...), which needs no inverse."
+    )
+
+
+def needs_symmetry(solver: Any) -> NoReturn:
+    raise ValueError(
+        f"Implicit(solver={type(solver).__name__}(...)) needs a symmetric positive "
+        "definite system, which only Descent has (the Hessian of g); for Dynamics the "
+        "system is I - A and has no such structure: use "
+        "Implicit(lineax.GMRES(rtol=1e-6, atol=1e-6))."
+    )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself (write {value.__name__}(...))"
+    if isinstance(value, (str, int, float, bool)):
+        return f"the {type(value).__name__} {value!r}"
+    return f"a value of type {type(value).__name__}"

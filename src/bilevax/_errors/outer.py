@@ -1,0 +1,291 @@
+"""What the outer loop says about bad input and bad luck."""
+
+import inspect
+import math
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from . import check as base
+
+CAUSES = (
+    "",  # the inner loop's sentence names T
+    base.BAD_VALUE,
+    base.BAD_H,
+    "the outer update made lam not finite although h is: lower the outer step size.",
+)
+
+
+class DivergenceError(FloatingPointError):
+    """A run met a value that is not finite. `result` holds the last good lam and the history.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> g = lambda w, lam, S: (w - lam) ** 2
+        >>> f = lambda w, lam, S: jnp.log(lam - 1.0)  # not defined at 0
+        >>> xi = bx.Descent(g, bx.constant(jnp.zeros(())), optax.sgd(0.1))
+        >>> try:
+        ...     bx.minimize(f, xi, bx.Reverse(), jnp.zeros(()), T=2, steps=3,
+        ...                 optimizer=optax.sgd(0.1))
+        ... except bx.DivergenceError as error:
+        ...     print(error.result.step, error.result.lam)
+        0 0.0
+    """
+
+    result: Any = None
+
+
+class SettingsError(ValueError):
+    """A run was resumed with other settings than it was begun with.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax, tempfile
+        >>> from bilevax import problems
+        >>> p = problems.counterexample()
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> run = lambda T: bx.minimize(p.f, p.xi, bx.Reverse(), p.lam, T=T, steps=2,
+        ...     optimizer=optax.sgd(0.1), checkpoint_dir=folder.name)
+        >>> result = run(5)
+
+        >>> try:
+        ...     run(6)
+        ... except bx.SettingsError:
+        ...     print("the run was begun with T = 5")
+        the run was begun with T = 5
+        >>> folder.cleanup()
+    """
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be read, and the one before it is used; or not be written.
+
+    !!! example
+
+        >>> import bilevax as bx, warnings
+        >>> with warnings.catch_warnings():  # a run that should stop when its disk is full
+        ...     warnings.simplefilter("error", bx.CheckpointWarning)
+    """
+
+
+def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
+    text = CAUSES[cause] or base.diverged(T)
+    if suspects:
+        text = f"{', '.join(suspects)} is not finite. {text}"
+    elif tau and cause < 3:
+        text = (
+            f"what was finite for {tau} hyper-iterations is not any more, so look first at the "
+            f"outer step size (lam may have gone too far), or at nan in a new context. Here {text}"
+        )
+    raise DivergenceError(f"hyper-iteration {tau + 1} failed: {text}")
+
+
+def stopped(error: BaseException, where: str, result: Any) -> None:
+    """Give an error the run that it ended."""
+    error.result = result  # pyright: ignore
+    steps = f"{result.step} hyper-iteration{'' if result.step == 1 else 's'}"
+    error.add_note(f"bilevax: the run so far ({steps}) is this error's .result. {where}".rstrip())
+
+
+def cannot_warm(xi: Any) -> NoReturn:
+    raise TypeError(
+        f"warm_start=True needs to start {type(xi).__name__} from a given w, which it can for "
+        "Descent, and for Dynamics whose whole state is w (leave out params, and let f pick "
+        "what it reads)."
+    )
+
+
+def warm_start_hides(error: ValueError) -> NoReturn:
+    raise ValueError(
+        "warm_start=True begins every inner loop at the last w_T, so that init is not "
+        f"differentiated: if lam enters there, leave warm_start out. {error}"
+    ) from error
+
+
+def one_source(S: Any, contexts: Any) -> None:
+    if S is not None and contexts is not None:
+        raise ValueError(
+            "S and contexts were both given: S is the one context of a deterministic problem, "
+            "contexts are drawn anew in each hyper-iteration; give one of them."
+        )
+
+
+def kind(contexts: Any) -> str:
+    """ "stream", "sampler" or "fixed"."""
+    if contexts is None:
+        return "fixed"
+    if inspect.isgeneratorfunction(contexts):
+        raise TypeError("contexts is a generator function: call it, as in contexts=read().")
+    if hasattr(contexts, "__iter__") and not isinstance(contexts, (str, dict, tuple, jax.Array)):
+        return "stream"
+    if callable(contexts):
+        return "sampler"
+    raise TypeError(
+        "contexts must be a function key -> S or an iterator of contexts, got "
+        f"a value of type {type(contexts).__name__}: for one fixed context write S=..."
+    )
+
+
+def key_for(source: str, key: Any) -> Any:
+    if source == "sampler" and key is None:
+        raise ValueError("contexts is a sampler, but key is missing: give key=jax.random.key(0).")
+    if key is None:
+        return None
+    if source != "sampler":
+        raise ValueError("key was given, but contexts is not a function key -> S: leave it out.")
+    if getattr(key, "dtype", None) == jnp.uint32:  # an old-style jax.random.PRNGKey
+        return jax.random.wrap_key_data(key)
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise TypeError(f"key must be a key, as in jax.random.key(0), got {key!r}.")
+    return key
+
+
+def optimizer(value: Any) -> None:
+    if not isinstance(value, (optax.GradientTransformation, optax.GradientTransformationExtraArgs)):
+        raise TypeError(
+            f"optimizer must be an optax optimizer, as in optax.adam(0.1), got {value!r}."
+        )
+
+
+def mesh(value: Any) -> None:
+    if value is not None and not isinstance(value, Mesh):
+        raise TypeError(
+            f"mesh must be a jax.sharding.Mesh, got a value of type {type(value).__name__}: write "
+            'jax.make_mesh((jax.device_count(),), ("device",)).'
+        )
+
+
+def batches(source: str, batch: int, at_once: int | None, devices: int) -> int:
+    """How many contexts a device takes together."""
+    base.integer(batch, "batch", "give the contexts of a hyper-iteration")
+    if source == "fixed" and batch > 1:
+        raise ValueError(
+            f"batch = {batch} asks for several contexts, but there is only S: give contexts, "
+            "or batch=1."
+        )
+    if batch > 1 and batch % devices:
+        raise ValueError(
+            f"batch = {batch} cannot be divided among the {devices} devices of mesh: give a "
+            f"multiple of {devices}."
+        )
+    part = max(batch // devices, 1)
+    if at_once is None:
+        return part
+    base.integer(at_once, "at_once", "give the contexts that go through vmap together")
+    if at_once < part and part % at_once:
+        raise ValueError(
+            f"at_once = {at_once} must divide the {part} contexts of a device: give 1, {part}, "
+            "or a divisor of it."
+        )
+    return at_once
+
+
+def contexts_ended(taken: int) -> NoReturn:
+    raise ValueError(
+        f"contexts ended after {taken} items, before the run did: give an iterator that goes on "
+        "(a loader that can be iterated again is), or fewer steps."
+    )
+
+
+def other_form(item: int, first: Any, now: Any) -> NoReturn:
+    if jax.tree.structure(first) != jax.tree.structure(now):
+        raise ValueError(
+            f"contexts changed their structure at item {item}: the first was "
+            f"{jax.tree.structure(first)}, this is {jax.tree.structure(now)}; give all the same."
+        )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(first), jax.tree.leaves(now), strict=True)
+    path, then, here = next((path, a, b) for (path, a), b in pairs if a != b)
+    raise ValueError(
+        f"contexts changed their shapes at item {item}: {base.name_of('S', path)} was {then} and "
+        f"is {here}; one compiled program serves the whole run: pad them, or drop the last "
+        "incomplete batch of a loader."
+    )
+
+
+def same_settings(directory: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
+    differ = [name for name in now if not _same(then.get(name), now[name])]
+    if not differ:
+        return
+    parts = "; ".join(_difference(name, then.get(name), now[name]) for name in differ)
+    raise SettingsError(
+        f"checkpoint_dir {directory} holds another run: {parts}. Give another checkpoint_dir to "
+        "begin a new run, or the settings of that run to go on with it."
+    )
+
+
+def _same(then: Any, now: Any) -> bool:
+    """Equal, numbers up to rounding."""
+    if isinstance(then, list) and isinstance(now, list):
+        return len(then) == len(now) and all(map(_same, then, now))
+    if isinstance(then, float) and isinstance(now, float):
+        return math.isclose(then, now, rel_tol=1e-3, abs_tol=1e-3)
+    return then == now
+
+
+def _difference(name: str, then: Any, now: Any) -> str:
+    if name in {"lam0", "S", "key"}:
+        return f"{name} has other values"
+    if name == "first context":
+        return "contexts begins with another item (give the iterator from its beginning)"
+    if name == "first step":
+        return "f, xi or contexts compute something else in the first inner step"
+    if name == "optimizer":
+        return "optimizer makes another first update (another step size, or another optimizer)"
+    if name == "shapes":
+        lines = [
+            f"{n} is {now.get(n)}, was {then.get(n)}"
+            for n in sorted({*then, *now})
+            if then.get(n) != now.get(n)
+        ]
+        return ", ".join(lines)
+    return f"{name} is {now}, was {then}"
+
+
+def scores(value: Any) -> dict[str, float]:
+    """What `evaluate` returned, as numbers under names."""
+    value = value if isinstance(value, dict) else {"value": value}
+    try:
+        scores = {str(name): float(x) for name, x in value.items()}
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "evaluate(lam) must return a number or a dict of numbers, got "
+            f"{ {name: getattr(x, 'shape', type(x).__name__) for name, x in value.items()} }."
+        ) from error
+    if not scores:
+        raise ValueError("evaluate(lam) returned an empty dict: return a number at least.")
+    return scores
+
+
+def damaged(directory: Path, step: int, why: Any) -> None:
+    warnings.warn(
+        f"the checkpoint of hyper-iteration {step} in {directory} is damaged ({_first_line(why)}); "
+        f"it is put aside as damaged-{step}, and the one before it is used.",
+        CheckpointWarning,
+        stacklevel=2,
+    )
+
+
+def not_saved(directory: Path, step: int, why: Exception) -> None:
+    warnings.warn(
+        f"hyper-iteration {step} could not be saved in {directory} ({_first_line(why)}); the run "
+        "goes on, and tries again at the next checkpoint.",
+        CheckpointWarning,
+        stacklevel=2,
+    )
+
+
+def _first_line(why: Any) -> str:
+    return str(why).strip().split("\n")[0][:200]
+
+
+def all_damaged(directory: Path) -> NoReturn:
+    raise ValueError(
+        f"no checkpoint in {directory} can be read, and a run is not begun anew without your "
+        "word: restore the directory, or give another checkpoint_dir."
+    )

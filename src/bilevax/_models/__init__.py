@@ -1,0 +1,1 @@
+"""Models that the paper's experiments and the apps share."""

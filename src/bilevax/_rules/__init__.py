@@ -1,0 +1,1 @@
+"""Derivative rules for the inner loop, one file each."""

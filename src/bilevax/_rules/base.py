@@ -1,0 +1,79 @@
+"""A hypergradient method is a derivative rule for the inner solve, shaped like `jax.vjp`.
+
+With alpha_T = grad_w f(w_T, lam), Eq. 5 reads
+
+    d_lam f = grad_lam f + sum_t B_t A_{t+1} ... A_T alpha_T
+
+and the sum is a pullback of lam -> w_T. Rules differ in which of its terms they keep,
+where they linearise, and in which order they multiply. Nothing else differs.
+"""
+
+import abc
+import enum
+
+import equinox as eqx
+import jax
+
+from .._dynamics import AbstractDynamics, Prepared
+from .._types import Context, Hyper, Params, Pull
+
+
+class Channel(enum.Flag):
+    """The ways by which lam reaches w_T.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> bx.Channel.START in bx.Reverse().sees(), bx.Channel.START in bx.Reverse(K=5).sees()
+        (True, False)
+    """
+
+    START = enum.auto()
+    """Through the initialisation Xi_0: the term with B_0."""
+    STEP = enum.auto()
+    """Through any step Xi_t, including the optimizer's own settings: B_t, t >= 1."""
+    OPTIMUM = enum.auto()
+    """Through the optimum that the steps lead to, whatever leads there."""
+
+
+class AbstractRule(eqx.Module):
+    """The interface of a rule; a new method is a subclass with these two methods.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> class LastTwo(bx.AbstractRule):
+        ...     def vjp(self, xi, lam, S, T):
+        ...         return bx.Reverse(K=2).vjp(xi, lam, S, T)
+        ...     def sees(self):
+        ...         return bx.Channel.STEP
+        >>> LastTwo()
+        LastTwo()
+    """
+
+    @abc.abstractmethod
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
+        """Run T inner steps; return w_T and the pullback of lam -> w_T.
+
+        The pullback takes alpha, a cotangent of w_T, to (a cotangent of lam, report).
+        """
+
+    @abc.abstractmethod
+    def sees(self) -> Channel:
+        """Which of the ways by which lam reaches w_T the pullback follows."""
+
+
+def apply(
+    rule: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+) -> tuple[Params, Pull]:
+    """`rule.vjp`, with what an inner algorithm prepares taken out of its loop."""
+    if not isinstance(xi, Prepared):
+        return rule.vjp(xi, lam, S, T)
+    mu, back = jax.vjp(lambda lam: xi.mu(lam, S), lam)
+    w, pull_mu = apply(rule, xi.xi, mu, S, T)
+
+    def pull(alpha: Params):
+        mu_bar, report = pull_mu(alpha)
+        return back(mu_bar)[0], report
+
+    return w, pull

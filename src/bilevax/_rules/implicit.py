@@ -1,0 +1,134 @@
+"""Differentiation at the end of the loop alone: the implicit function theorem."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jax import lax
+from jaxtyping import Array, PyTree
+
+from .. import _tree as tree
+from .._dynamics import AbstractDynamics
+from .._errors import check
+from .._loop import read_vjp, settle_vjp, unroll
+from .._types import Context, Hyper, Params, Pull
+from .base import AbstractRule, Channel
+
+
+class Implicit(AbstractRule):
+    """Implicit differentiation at w_T (Eq. 11), as if w_T were the optimum.
+
+    For `Descent` it solves with the Hessian of g on the whole S; for `Dynamics` with
+    I - A, the fixed-point equation of the step, which is not symmetric: give it
+    `lineax.GMRES`. One state in memory. It trusts w_T to be stationary, and cannot see
+    the initialisation or the optimizer's settings.
+
+    **Arguments:**
+
+    - `solver`: a lineax solver. Default: conjugate gradients to a tolerance of 1e-6.
+        Exactly n iterations are `lineax.CG(rtol=0, atol=0, max_steps=n)`.
+
+    The estimate's `report` holds `steps`, the iterations used (0 for direct solvers), and
+    `residual`, the norm of grad_w g (or of x - Xi(x)) at w_T: the rule is right where it is
+    zero, and there is no telling how wrong where it is not.
+
+    !!! example
+
+        >>> import bilevax as bx, lineax as lx
+        >>> rule = bx.Implicit(lx.GMRES(rtol=1e-8, atol=1e-8))
+
+    ??? cite "Reference"
+
+        Eq. 11 of Shaban et al., AISTATS 2019; Pedregosa, ICML 2016.
+    """
+
+    solver: lx.AbstractLinearSolver = lx.CG(rtol=1e-6, atol=1e-6)
+
+    def __check_init__(self):
+        remedy = "a lineax solver, as in Implicit(lineax.CG(rtol=1e-6, atol=1e-6))"
+        check.instance(self.solver, lx.AbstractLinearSolver, "solver", remedy)
+
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
+        s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
+        x, residual, read, tags = xi.equilibrium(s, lam, S, T - 1)
+        if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
+            check.needs_symmetry(self.solver)
+        w, pull_read = jax.vjp(read, x)
+
+        def pull(alpha: Params):
+            # lineax takes a direction for singular when its curvature is below 100 eps M, an
+            # absolute number that flat but regular problems are below: solve with large * A.
+            at_end, pull_residual = jax.vjp(residual, x, lam)
+            wide = lambda u: tree.cast(u, tree.widest(x))  # lineax wants one dtype
+            large = 1 / float(jnp.finfo(tree.widest(x)).eps)
+            transpose = lambda u: tree.scale(large, wide(pull_residual(tree.cast_like(u, x))[0]))
+            operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
+            u, steps = self._solve(operator, wide(pull_read(alpha)[0]), tree.all_finite(x))
+            h = tree.scale(-large, pull_residual(tree.cast_like(u, x))[1])
+            return h, {"steps": steps, "residual": tree.norm(at_end)}
+
+        return w, pull
+
+    def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, sound: Array):
+        """operator u = alpha, for alpha of unit length, so that atol has a meaning."""
+        length = tree.norm(alpha)
+        with jax.numpy_dtype_promotion("standard"):
+            unit = tree.scale(1 / tree.positive(length), alpha)
+            out = lx.linear_solve(operator, unit, self.solver, throw=False)
+        u = tree.scale(length, out.value)
+        failed = (out.result != lx.RESULTS.successful) | ~tree.all_finite(u)
+        failed = failed & sound  # a loop that diverged is reported as that
+        u = check.finite(u, failed[None], [check.solver_failed(self)])
+        return u, jnp.asarray(out.stats.get("num_steps", 0))
+
+    def sees(self) -> Channel:
+        return Channel.OPTIMUM
+
+
+class Neumann(AbstractRule):
+    """The K-term series B (I + A + ... + A^{K-1}) alpha at w_T (Prop. 3.6).
+
+    The order-K Taylor approximation of the inverse in Eq. 11, and the limit of
+    `Reverse(K)` as w_T converges. A and B are those of one more step, on the whole S,
+    of any inner algorithm with its state. One state in memory.
+
+    **Arguments:**
+
+    - `K`: the number of terms.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> bx.Neumann(K=10)
+        Neumann(K=10)
+
+    ??? cite "Reference"
+
+        Prop. 3.6 of Shaban et al., AISTATS 2019; Lorraine et al., AISTATS 2020.
+    """
+
+    K: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        check.integer(self.K, "K", "give the number of terms")
+
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
+        s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
+        w, pull_read = read_vjp(xi, s)
+
+        def pull(alpha: Params):
+            step = settle_vjp(xi, lam, S, s, T - 1)
+
+            def body(_, carry):
+                power, total = carry
+                power, _ = step(power)  # A^k alpha
+                return power, tree.add(total, power)
+
+            alpha = pull_read(alpha)
+            _, total = lax.fori_loop(0, self.K - 1, body, (alpha, alpha))
+            return step(total)[1], {}  # B (I + A + ... + A^{K-1}) alpha
+
+        return w, pull
+
+    def sees(self) -> Channel:
+        return Channel.OPTIMUM

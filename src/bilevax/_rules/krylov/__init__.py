@@ -1,0 +1,1 @@
+"""All terms at the price of a few: frozen Jacobians, Krylov spaces."""

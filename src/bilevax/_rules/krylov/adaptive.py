@@ -1,0 +1,241 @@
+"""Krylov back-propagation that is given an accuracy and finds pieces and rank by itself."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PyTree
+
+from ... import _tree as tree
+from ..._dynamics import AbstractDynamics
+from ..._errors import check
+from ..._errors.say import say_if_missed
+from ..._loop import read_vjp
+from ..._types import Context, Hyper, Params, Pull
+from ..base import AbstractRule, Channel
+from .arnoldi import Product, Space, begin, extend, powers
+from .error import estimate_error, gather, no_evidence, side_weights, widen
+from .path import Path, cut, pieces_table, walk
+
+CAUTION = 10.0
+"""By how much an estimate may be too high."""
+
+LEAST = 3
+"""The least rank: below it the decay of the coefficients says nothing."""
+
+REMEDY = (
+    "The Jacobian moves too much along the loop (Adam, minibatches, a violent start), or its "
+    "spectrum is too wide: raise rtol, max_pieces or max_rank, or use Reverse(segment=...)."
+)
+
+
+class AdaptiveKrylov(AbstractRule):
+    """`Krylov` to a relative accuracy: it chooses exact first steps, pieces and rank.
+
+    The first steps are taken exactly as long as they are violent. The rest is tried as one
+    piece, which grows its space until the residual is small. If the estimated error is above
+    `rtol`, its freezing part says how many pieces to try next. The estimate has a part for
+    the subspace, from the Arnoldi residuals, and a part for freezing the Jacobians, from two
+    more products in each piece, with the Jacobians of its two ends. Nothing more is tried where
+    it would take T products in all, or where the estimate says that `max_pieces` pieces will not
+    reach `rtol` either.
+
+    **Arguments:**
+
+    - `rtol`: the relative error of the pullback to aim for.
+    - `max_pieces`: the most pieces to try; a power of two.
+    - `max_rank`: the most products in a piece, beside the two of the estimate.
+
+    The estimate's `report` holds `error`, the estimated relative error, and its parts
+    `subspace` and `freezing`, whose sum e makes the error e (1 + min(e, 1/2));
+    `products`, all that were taken; and the `pieces` and `head` chosen. A warning says when
+    `error` is above `rtol`; the best attempt is then returned.
+    Memory: about 6 `max_pieces` + `max_rank` + 9 states and T numbers.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> bx.AdaptiveKrylov(rtol=0.05)
+        AdaptiveKrylov(rtol=0.05)
+
+    ??? cite "Reference"
+
+        The derivation is in the documentation, "Krylov back-propagation".
+    """
+
+    rtol: float = eqx.field(default=0.1, static=True)
+    max_pieces: int = eqx.field(default=4, static=True)
+    max_rank: int = eqx.field(default=16, static=True)
+
+    def __check_init__(self):
+        check.positive(self.rtol, "rtol", "give a relative error, as in rtol=0.1")
+        check.integer(self.max_pieces, "max_pieces", "one piece covers the whole horizon")
+        check.integer(self.max_rank, "max_rank", "give the most products in a piece")
+
+    def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
+        table = pieces_table(T, self.max_pieces)
+        path = walk(xi, lam, S, T, table)
+        w, pull_read = read_vjp(xi, path.end)
+
+        def pull(alpha: Params):
+            alpha = pull_read(alpha)
+
+            def body(carry):
+                best, level, products = carry
+                room = T - 1 - products - path.head
+                new = _attempt(self, path, lam, T, alpha, jnp.asarray(table), level, room)
+                better = (new.error < best.error) | (best.pieces == 0)
+                best = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, best)
+                return best, _next(self, new, level), products + new.products
+
+            def go_on(carry):  # T products would be better spent on full reverse mode
+                best, level, products = carry
+                fits = (T - 1 - products - path.head) >> level >= LEAST + 2
+                return (best.pieces == 0) | ((level < table.shape[0]) & fits)
+
+            none = jnp.zeros((), jnp.int32)
+            best, _, products = lax.while_loop(go_on, body, (_nothing(lam), none, none))
+            report = best._asdict() | {"products": products, "head": path.head}
+            say_if_missed(self, REMEDY, best.error, best.error > self.rtol)
+            return report.pop("h"), report
+
+        return w, pull
+
+    def sees(self) -> Channel:
+        return Channel.START | Channel.STEP
+
+
+class _Outcome(NamedTuple):
+    """One attempt with a given number of pieces."""
+
+    h: Hyper
+    error: Float[Array, ""]
+    subspace: Float[Array, ""]
+    freezing: Float[Array, ""]
+    products: Int[Array, ""]
+    pieces: Int[Array, ""]
+
+
+def _nothing(lam: Hyper) -> _Outcome:
+    inf = jnp.asarray(jnp.inf, tree.widest(lam))
+    none = jnp.zeros((), jnp.int32)
+    return _Outcome(tree.zeros(lam), inf, inf, inf, none, none)
+
+
+def _next(rule: AdaptiveKrylov, new: _Outcome, level: Int[Array, ""]) -> Int[Array, ""]:
+    """The level, log2 of the pieces, to try behind this outcome; beyond the last one: stop.
+
+    With n times the pieces, freezing costs 1/n at least, and 1/n^2 at best where every node is
+    well placed. n^(-3/2) chooses, n^(-2) tells what is out of reach, given that the estimate is
+    mostly too high. An attempt that was held back says nothing but that its pieces were too
+    long.
+    """
+    top = rule.max_pieces.bit_length() - 1
+    need = new.freezing / (rule.rtol / 2)  # the other half is for the subspace
+    held = jnp.isinf(new.error)
+    doublings = jnp.ceil(jnp.log2(jnp.clip(need, 2.0, 4.0**top)) / 1.5)
+    wanted = level + doublings.astype(level.dtype)
+    further = jnp.where(held, top, jnp.minimum(wanted, top))
+    hopeless = ~held & (need > CAUTION * 4.0 ** (top - level).astype(need.dtype))
+    stop = (new.error <= rule.rtol) | hopeless | (level >= top)
+    return jnp.where(stop, top + 1, further).astype(level.dtype)
+
+
+def _attempt(
+    rule: AdaptiveKrylov,
+    path: Path,
+    lam: Hyper,
+    T: int,
+    alpha: PyTree,
+    table: Int[Array, "levels pieces 3"],
+    level: Int[Array, ""],
+    room: Int[Array, ""],
+) -> _Outcome:
+    """The hypergradient with 2^level pieces and up to `room` products, and what it is worth."""
+    rank = min(rule.max_rank, T, tree.size(tree.inexact(path.end)))
+    dtype, pieces = tree.widest(alpha), jnp.left_shift(1, level)
+    most = jnp.clip((room >> level) - 2, min(LEAST, rank), rank)
+    tol = rule.rtol / 2 / jnp.sqrt(pieces.astype(dtype))  # what the spaces lose adds up
+
+    def piece(i, carry):
+        alpha, h, products, clipped, evidence = carry
+        j = pieces - 1 - i  # the last piece first
+        first, node, last, R = cut(table[level, j], path.head)
+        space = begin(alpha, lam, rank, True)
+        space = _grow(path.product(node), space, h, first, R, T, tol, most)
+        C, over = powers(space, R, T)
+        side = side_weights(path.length, path.drawn, first, node, last)
+        row = gather(space, C, R, side, path.product(first), path.product(last))
+        evidence = jax.tree.map(lambda a, b: a.at[j].set(b), evidence, row)
+        h = tree.add(h, _sum_up(space, C, R))
+        alpha = tree.combine(C[T], space.Q)
+        products = products + jnp.where(R > 0, space.rank + 2, 0)
+        return alpha, h, products, clipped | over, evidence
+
+    evidence = no_evidence(table.shape[1], T, dtype)
+    carry = (alpha, tree.zeros(lam), path.head, jnp.asarray(False), evidence)
+    alpha, h, products, clipped, evidence = lax.fori_loop(0, pieces, piece, carry)
+    h, below = _exact_start(path, lam, alpha, h)
+    size = tree.positive(tree.norm(h))
+    parts = estimate_error(evidence, below.astype(dtype))
+    subspace, freezing = (part.astype(size.dtype) / size for part in parts)
+    error = jnp.where(clipped, jnp.inf, widen(subspace + freezing))
+    return _Outcome(h, error, subspace, freezing, products, pieces)
+
+
+def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper, Array]:
+    """Eq. 6 over the first steps and B_0; also the sum of the norms of their parts."""
+
+    def step(i, carry):
+        alpha, h, below = carry
+        alpha, part = path.product(path.head - 1 - i)(alpha)
+        return alpha, tree.add(h, part), below + tree.norm(part)
+
+    carry = (alpha, h, jnp.zeros((), tree.widest(lam)))
+    alpha, h, below = lax.fori_loop(0, path.head, step, carry)
+    part = path.pull_start(alpha)
+    return tree.add(h, part), below + tree.norm(part)
+
+
+def _sum_up(space: Space, C: Float[Array, "T+1 m+1"], R: Int[Array, ""]) -> Hyper:
+    """B (I + A + ... + A^{R-1}) a, from the B Q_j."""
+    inside = (jnp.arange(C.shape[0] - 1, dtype=jnp.int32) < R)[:, None]
+    return tree.combine(jnp.sum(jnp.where(inside, C[:-1, :-1], 0.0), axis=0), space.BQ)
+
+
+def _grow(
+    product: Product,
+    space: Space,
+    h: Hyper,
+    first: Int[Array, ""],
+    R: Int[Array, ""],
+    T: int,
+    tol: Float[Array, ""],
+    most: Int[Array, ""],
+) -> Space:
+    """At most so many Arnoldi steps, until the last vector no longer matters.
+
+    Two tests: what the last vector may add to h in this piece; and how much of the cotangent
+    it carries, each step counting with the number of steps that are still to come.
+    """
+
+    def go_on(carry):
+        space, done = carry
+        return (space.rank < most) & ~space.closed & ~done
+
+    def body(carry):
+        space = extend(carry[0], product)
+        C, _ = powers(space, R, T)
+        i = jnp.arange(T, dtype=jnp.int32)
+        only = lambda x: jnp.where(i < R, x, 0.0)
+        last, sizes = only(jnp.abs(C[:T, space.rank])), jnp.linalg.norm(C, axis=1)
+        lost = jnp.sum(last) * jnp.max(jax.vmap(tree.norm)(space.BQ)).astype(last.dtype)
+        kept = tree.norm(tree.add(h, _sum_up(space, C, R))).astype(last.dtype)
+        ahead = jnp.maximum(first + R - 1 - i, 0).astype(last.dtype)
+        carried = jnp.sum(only(sizes[:T])) + first.astype(last.dtype) * sizes[T]
+        done = (lost <= tol * kept) & (jnp.sum(last * ahead) <= tol * carried)
+        return space, done & (space.rank >= LEAST)
+
+    return lax.while_loop(go_on, body, (space, R < 1))[0]

@@ -1,0 +1,101 @@
+"""Where data sets are looked for."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ._dataset import DataError, Dataset, Form, needs
+
+VARIABLE = "BILEVAX_DATA"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A set in a form, in a place.
+
+    !!! example
+
+        >>> from bilevax.paper import data
+        >>> here = data.find(data.DATASETS["digits"])
+        >>> here.paths, here.read().x_test.shape
+        ([], (360, 8, 8))
+    """
+
+    dataset: Dataset
+    form: Form
+    place: Path
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.place / self.dataset.name / file for file in self.form.files]
+
+    def read(self) -> Any:
+        return self.form.read(self.paths)
+
+
+def places(data_dir: str | os.PathLike | None = None) -> Iterator[Path]:
+    """The folders in which the folder of a set may be, the first that has it wins."""
+    if data_dir is not None:
+        yield _folder("data_dir", data_dir)
+    elif os.environ.get(VARIABLE):
+        yield _folder(VARIABLE, os.environ[VARIABLE])
+    shared = beside_checkout()
+    if shared is not None:
+        yield shared
+    yield cache()
+
+
+def _folder(argument: str, path: str | os.PathLike) -> Path:
+    if not Path(path).is_dir():
+        raise DataError(f"{argument} = {path} is not a folder; give one that holds data sets.")
+    return Path(path)
+
+
+def beside_checkout() -> Path | None:
+    """`../shared/data` of a checkout; nothing when the package is installed."""
+    root = Path(__file__).resolve().parents[3]
+    shared = root.parent / "shared" / "data"
+    return shared if (root / "pyproject.toml").is_file() and shared.is_dir() else None
+
+
+def cache() -> Path:
+    """The user's cache, which downloads go to."""
+    try:
+        import pooch
+    except ModuleNotFoundError as error:
+        raise needs(error) from error
+    return Path(pooch.os_cache("bilevax"))
+
+
+def found(
+    dataset: Dataset, forms: Sequence[Form], data_dir: str | os.PathLike | None = None
+) -> Iterator[Found]:
+    """Every form in every place, in the order of preference."""
+    for place in places(data_dir):
+        for form in forms:
+            here = Found(dataset, form, place)
+            if all(path.is_file() for path in here.paths):
+                yield here
+
+
+def find(dataset: Dataset, data_dir: str | os.PathLike | None = None) -> Found | None:
+    """Where `load` would read a set from, or nothing if it would have to fetch it.
+
+    **Arguments:**
+
+    - `dataset`: one of `DATASETS`.
+    - `data_dir`: a folder to look in first, instead of the one that BILEVAX_DATA names.
+
+    **Returns:**
+
+    A `Found`, with its `place`, its `paths`, and `read`.
+
+    !!! example
+
+        >>> from bilevax.paper import data
+        >>> data.find(data.DATASETS["digits"]).dataset.name
+        'digits'
+    """
+    return next(found(dataset, dataset.forms, data_dir), None)

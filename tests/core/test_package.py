@@ -1,0 +1,179 @@
+"""The front door: names, imports, citations, README, and the house rules."""
+
+import ast
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import warnings
+
+import jax
+import lineax as lx
+import pytest
+
+import bilevax as bx
+from bilevax import problems
+
+ROOT = pathlib.Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "bilevax"
+
+CITED = [
+    (bx.Reverse(), ["shaban2019", "franceschi2017"]),
+    (bx.Reverse(K=5), ["shaban2019"]),
+    (bx.Reverse(segment=5), ["shaban2019", "franceschi2017", "hascoet2006"]),
+    (bx.Reverse(K=5, segment=2), ["shaban2019", "hascoet2006"]),
+    (bx.Forward(), ["shaban2019", "franceschi2017"]),
+    (bx.Implicit(), ["shaban2019", "pedregosa2016"]),
+    (bx.Implicit(lx.LU()), ["shaban2019", "pedregosa2016"]),
+    (bx.Neumann(K=3), ["shaban2019", "lorraine2020"]),
+    (bx.Adaptive(0.1, 5), ["shaban2019"]),
+    (bx.Krylov(), ["shaban2019", "saad1992"]),
+    (bx.AdaptiveKrylov(), ["shaban2019", "saad1992"]),
+]
+
+
+@pytest.mark.parametrize("rule, keys", CITED, ids=lambda x: repr(x))
+def test_citation(rule, keys):
+    found = re.findall(r"@\w+\{([a-z]+\d+)", bx.citation(rule))
+    assert found == keys
+
+
+def blocks(path, *, peers=False):
+    """The code of a page; blocks marked `python peer` need a library that may be missing."""
+    mark = "(?: peer)?" if peers else ""
+    return re.findall(rf"```python{mark}\n(.*?)```", path.read_text(), re.S)
+
+
+def run_page(path, *, peers=False):
+    """The blocks of a page share one namespace, as a reader would run them."""
+    space = {}
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        for block in blocks(path, peers=peers):
+            exec(compile(block, str(path), "exec"), space)
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+WITH_PEERS = [p for p in PAGES if "```python peer\n" in p.read_text()]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_every_code_block_runs(path):
+    run_page(path)
+
+
+@pytest.mark.parametrize("path", WITH_PEERS, ids=lambda p: p.name)
+def test_every_peer_block_runs(path):
+    """The whole page again, with the blocks of the other library, where that is installed."""
+    tree = ast.parse("\n".join(blocks(path, peers=True)))
+    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    names |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    tops = sorted({name.split(".")[0] for name in names})
+    if missing := [top for top in tops if importlib.util.find_spec(top) is None]:
+        pytest.skip(f"{path.name} needs {', '.join(missing)}")
+    with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
+        warnings.simplefilter("ignore")  # theirs, about versions of jax and torch
+        run_page(path, peers=True)
+
+
+def test_the_tutorial_on_devices_divides_its_tasks():
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    code = "\n".join(blocks(ROOT / "docs" / "tutorials" / "devices.md"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"XLA_FLAGS": flags},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "on 4 devices" in done.stdout
+
+
+def test_the_readme_example_is_short():
+    assert len([x for x in blocks(ROOT / "README.md")[0].splitlines() if x.strip()]) <= 14
+
+
+def test_import_is_light():
+    """No plotting, no scikit-learn, no command line; no devices touched."""
+    code = (
+        "import sys, bilevax; "
+        "bad = {'matplotlib', 'plotly', 'sklearn', 'typer', 'rich', 'orbax', 'torch'};"
+        "assert not bad & set(sys.modules), bad & set(sys.modules);"
+        "from jax._src import xla_bridge; assert not xla_bridge._backends"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_import_takes_no_longer_than_its_dependencies():
+    """At most 15 % more than they do; in time of the processor, the least of five."""
+    code = (
+        "from time import process_time as now; a = now(); import jax, equinox, optax, lineax;"
+        "b = now(); import bilevax; print((now() - b) / (b - a))"
+    )
+    run = [sys.executable, "-c", code]
+    shares = [float(subprocess.run(run, capture_output=True, check=True).stdout) for _ in range(5)]
+    assert min(shares) < 0.15
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or ""), [a.name for a in node.names]
+        elif isinstance(node, ast.Import):
+            yield from ((a.name, []) for a in node.names)
+
+
+def test_imports_run_one_way():
+    """The core knows neither the zoo nor the battery, and only its own libraries."""
+    allowed = {"jax", "equinox", "optax", "lineax", "jaxtyping", "numpy"}
+    for path in SOURCE.glob("_*.py"):
+        for module, _ in imports(path):
+            assert not module.startswith((".problems", ".testing", "bilevax")), path
+            top = module.split(".")[0]
+            assert not top or top in allowed | set(sys.stdlib_module_names), (path, top)
+
+
+def test_files_stay_small():
+    sizes = {p: len(p.read_text().splitlines()) for p in SOURCE.rglob("*.py")}
+    assert max(sizes.values()) < 400, max(sizes, key=sizes.get)
+
+
+def test_abstract_or_final():
+    """Only abstract classes of bilevax are subclassed in bilevax."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases = [b.id for b in node.bases if isinstance(b, ast.Name)]
+                own = [b for b in bases if hasattr(bx, b)]
+                assert all(b.startswith("Abstract") for b in own), (path, node.name)
+
+
+@pytest.mark.parametrize("abstract", [bx.AbstractRule, bx.AbstractDynamics])
+def test_abstract_classes_cannot_be_made(abstract):
+    with pytest.raises(TypeError, match="abstract"):
+        abstract()
+
+
+def test_every_public_name_has_a_docstring():
+    for name in dir(bx):
+        if not name.startswith("_"):
+            assert (getattr(bx, name).__doc__ or "").strip(), name
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        problems.quadratic,
+        problems.toy,
+        problems.counterexample,
+        problems.ridge,
+        problems.logistic,
+        problems.reweighting,
+        problems.hyper_representation,
+    ],
+)
+def test_problems_descend(make):
+    """A step against the hypergradient lowers the outer objective of each problem."""
+    p = make()
+    hg = bx.hypergradient(p.f, p.xi, bx.Reverse(), T=p.T)
+    value, h, *_ = hg(p.lam, p.S)
+    lower = jax.tree.map(lambda a, b: a - 1e-3 * b, p.lam, h)
+    assert float(hg(lower, p.S).value) < float(value)
