@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
-from .._dynamics import Descent, constant
+from .._dynamics import Descent, all_of, constant
 from .._types import Context, Hyper, Params
 
 Apply = Callable[[Params, Array], Array]
