@@ -7,6 +7,7 @@ follows `stop_gradient`, rounding and integer casts as differentiation itself do
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,17 +40,39 @@ class InvisibleLeafWarning(UserWarning):
 
 def connected(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:
     """For each leaf of lam: can the derivative of fun(lam, s) in it be nonzero?"""
+    try:
+        return _connected_backward(fun, lam, s)
+    except ValueError:  # a while loop has no reverse mode; `Forward` needs none
+        return _connected_forward(fun, lam, s)
 
+
+def _connected_backward(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:
     def backward(lam, s, c):
         out, pull = jax.vjp(lambda lam: tree.inexact(fun(lam, s)), lam)
         return pull(jax.tree.map(lambda a: jnp.full_like(a, c), out))
 
     jaxpr = jax.make_jaxpr(backward)(lam, s, 1.0).jaxpr
-    reached = {jaxpr.invars[-1]}
+    reached = _reached(jaxpr, {jaxpr.invars[-1]})
+    return [not isinstance(v, Literal) and v in reached for v in jaxpr.outvars]
+
+
+def _connected_forward(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:
+    def push(lam, s, v):
+        return jax.jvp(lambda lam: tree.inexact(fun(lam, s)), (lam,), (v,))[1]
+
+    jaxpr = jax.make_jaxpr(push)(lam, s, lam).jaxpr
+    n = len(jax.tree.leaves(lam))
+    ends = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
+    return [bool(ends & _reached(jaxpr, {v})) for v in jaxpr.invars[len(jaxpr.invars) - n :]]
+
+
+def _reached(jaxpr: Any, start: set) -> set:
+    """What depends on the given variables."""
+    reached = set(start)
     for eqn in jaxpr.eqns:
         if any(v in reached for v in eqn.invars if not isinstance(v, Literal)):
             reached.update(eqn.outvars)
-    return [not isinstance(v, Literal) and v in reached for v in jaxpr.outvars]
+    return reached
 
 
 def require_visible(

@@ -101,7 +101,7 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
     if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
         raise TypeError(
             f"{where} is the Python {type(leaf).__name__} {leaf!r}: wrap it as "
-            f"jnp.asarray({float(leaf)!r}), so that another value does not compile anew."
+            f"jnp.asarray({float(leaf)!r}), so that another value does not compile again."
         )
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         raise TypeError(
@@ -130,6 +130,16 @@ def scalar(value: Any, name: str) -> Array:
         raise TypeError(
             f"{name}(w, lam, S) must return a floating scalar, got dtype {value.dtype}:"
             " a count or an accuracy has no gradient, return a loss."
+        )
+    return value
+
+
+def pair(value: Any) -> tuple[Any, Any]:
+    """What an objective with `has_aux` returns."""
+    if not (isinstance(value, tuple) and len(value) == 2):
+        raise TypeError(
+            f"has_aux=True says that f returns a pair (scalar, anything else), got {_kind(value)}: "
+            "return both, or leave has_aux out."
         )
     return value
 
@@ -255,9 +265,10 @@ class ToleranceWarning(UserWarning):
 
 
 def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
-    what = "did not reach its tolerance" if math.isfinite(error) else "does not hold here"
+    estimate = f"the estimated relative error is {error:.2g}"
+    text = f"did not reach its tolerance: {estimate}. " if math.isfinite(error) else "failed: "
     warnings.warn(
-        f"{rule!r} {what}: the estimated relative error is {error:.2g}. {remedy}",
+        f"{rule!r} {text}{remedy}",
         ToleranceWarning,
         stacklevel=2,
     )

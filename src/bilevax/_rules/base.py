@@ -24,7 +24,8 @@ class Channel(enum.Flag):
     !!! example
 
         >>> import bilevax as bx
-        >>> bx.Channel.START in bx.Reverse().sees(), bx.Channel.START in bx.Reverse(K=5).sees()
+        >>> from bilevax.extend import Channel
+        >>> Channel.START in bx.Reverse().sees(), Channel.START in bx.Reverse(K=5).sees()
         (True, False)
     """
 
@@ -46,7 +47,7 @@ class AbstractRule(eqx.Module):
         ...     def vjp(self, xi, lam, S, T):
         ...         return bx.Reverse(K=2).vjp(xi, lam, S, T)
         ...     def sees(self):
-        ...         return bx.Channel.STEP
+        ...         return bx.extend.Channel.STEP
         >>> LastTwo()
         LastTwo()
     """
