@@ -30,6 +30,7 @@ from ._dynamics import Descent as Descent
 from ._dynamics import Dynamics as Dynamics
 from ._dynamics import Prepared as Prepared
 from ._dynamics import constant as constant
+from ._errors.check import InvisibleLeafWarning as InvisibleLeafWarning
 from ._errors.check import ToleranceWarning as ToleranceWarning
 from ._errors.outer import CheckpointWarning as CheckpointWarning
 from ._errors.outer import DivergenceError as DivergenceError
@@ -50,7 +51,6 @@ from ._rules.implicit import Neumann as Neumann
 from ._rules.krylov.adaptive import AdaptiveKrylov as AdaptiveKrylov
 from ._rules.krylov.rule import Krylov as Krylov
 from ._rules.reverse import Reverse as Reverse
-from ._visible import InvisibleLeafWarning as InvisibleLeafWarning
 from .diagnostics import Diagnosis as Diagnosis
 from .diagnostics import Forecast as Forecast
 from .diagnostics import GradientCheck as GradientCheck

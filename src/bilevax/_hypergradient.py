@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Bool
 
 from . import _tree as tree
 from ._compile import weak_jit, weakly
 from ._dynamics import AbstractDynamics
 from ._errors import check
-from ._rules.base import AbstractRule, apply
+from ._rules.base import AbstractRule, Channel, apply
 from ._rules.reverse import Reverse
 from ._types import Context, Hyper, Objective, Params, Report
 from ._visible import require_visible
@@ -79,7 +80,8 @@ def hypergradient(
     T = check.horizon(T)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
-        out, bad = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
+        out, bad, zero = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
+        check.not_zero(rule, zero)
         return check.finite(out, bad, [check.diverged(T), check.BAD_VALUE, check.BAD_H])
 
     return hg
@@ -107,13 +109,24 @@ def estimate(
     return Estimate((value, aux) if has_aux else value, h, w, report)
 
 
+def blank(
+    rule: AbstractRule, f: Callable, out: Estimate, lam: Hyper, S: Context
+) -> Bool[Array, ""]:
+    """Whether a rule that leaves terms out has left out all of them: h is zero, alpha is not."""
+    if Channel.EACH in rule.sees():
+        return jnp.asarray(False)
+    alpha = jax.grad(lambda w: jnp.asarray(f(w, lam, S)))(out.w)
+    return (tree.norm(out.h) == 0) & (tree.norm(alpha) > 0)
+
+
 @weak_jit
 def _checked(f, xi, rule, lam, S, T, has_aux):
     loss = (lambda *args: check.pair(f(*args))[0]) if has_aux else f
     require_visible(rule, xi, lam, S, T, loss)
     out = estimate(f, xi, rule, lam, S, T, has_aux)
     value = out.value[0] if has_aux else out.value
-    return out, jnp.stack([~tree.all_finite(x) for x in (out.w, value, out.h)])
+    bad = jnp.stack([~tree.all_finite(x) for x in (out.w, value, out.h)])
+    return out, bad, blank(rule, loss, out, lam, S)
 
 
 def solve(

@@ -243,8 +243,45 @@ def invisible(rule: Any, leaves: Sequence[str], where: str, used: bool) -> str:
 _ALSO = {"the optimizer": ", or Reverse(K=...), which sees that of the last K steps"}
 
 
+def seen_in_part(rule: Any, leaves: Sequence[str]) -> str:
+    leaf = leaves[0] if len(leaves) == 1 else f"each of {', '.join(leaves)}"
+    return (
+        f"{leaf} does not act alike in all steps: the number of the step picks or switches it, as "
+        f"in lam[t]. {rule!r} does not follow each step, so the parts of {leaf} that act in the "
+        "others get no gradient, or a wrong one. Use Reverse(), Reverse(segment=...) or Forward()."
+    )
+
+
+def not_zero(rule: Any, zero: Bool[Array, ""]) -> None:
+    """A number is looked at where there is one; inside a transformation there is none."""
+    if not isinstance(zero, jax.core.Tracer) and bool(zero):
+        text = (
+            f"the hypergradient by {rule!r} is exactly zero although f depends on w_T: in the steps"
+            " that the rule follows lam does not act (a learning rate of zero, steps that are "
+            "skipped). Use Reverse(), Reverse(segment=...) or Forward()."
+        )
+        warnings.warn(text, InvisibleLeafWarning, stacklevel=3)
+
+
 def all_invisible(texts: Sequence[str]) -> str:
     return "the whole hypergradient would be zero. " + " ".join(texts)
+
+
+class InvisibleLeafWarning(UserWarning):
+    """A leaf of lam gets no gradient, or only a part, from the chosen rule.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax, warnings
+        >>> g = lambda w, lam, S: (w - lam["goal"]) ** 2
+        >>> xi = bx.Descent(g, lambda lam, S: lam["start"], optax.sgd(0.1))
+        >>> lam = {"goal": jnp.asarray(1.0), "start": jnp.asarray(0.0)}  # K = 1 sees no start
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     warnings.simplefilter("always")
+        ...     out = bx.hypergradient(lambda w, lam, S: w, xi, bx.Reverse(K=1), T=2)(lam)
+        >>> said[0].category is bx.InvisibleLeafWarning
+        True
+    """
 
 
 class ToleranceWarning(UserWarning):

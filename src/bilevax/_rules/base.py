@@ -33,6 +33,8 @@ class Channel(enum.Flag):
     """Through the initialisation Xi_0: the term with B_0."""
     STEP = enum.auto()
     """Through any step Xi_t, including the optimizer's own settings: B_t, t >= 1."""
+    EACH = enum.auto()
+    """Through each step, also where lam acts in some of them only, as lam[t] does."""
     OPTIMUM = enum.auto()
     """Through the optimum that the steps lead to, whatever leads there."""
 

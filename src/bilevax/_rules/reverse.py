@@ -70,4 +70,5 @@ class Reverse(AbstractRule):
         return w, pull
 
     def sees(self) -> Channel:
-        return Channel.STEP if self.K is not None else Channel.START | Channel.STEP
+        every = Channel.START | Channel.STEP | Channel.EACH
+        return every if self.K is None else Channel.STEP
