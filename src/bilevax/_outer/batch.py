@@ -24,7 +24,7 @@ class OuterProblem(eqx.Module):
     f: Objective
     xi: AbstractDynamics
     rule: AbstractRule
-    optimizer: optax.GradientTransformationExtraArgs
+    optimizer: optax.GradientTransformation
     S: Context
     """The context of a deterministic problem."""
     draw: Any

@@ -81,7 +81,9 @@ def _stacked(x: PyTree, n: int) -> PyTree:
 def _update(problem: OuterProblem, opt: PyTree, lam: Hyper) -> PyTree:
     with jax.numpy_dtype_promotion("standard"):
         value = lambda lam: tree.dot(lam, lam)  # some function, for optimizers that search
-        return problem.optimizer.update(lam, opt, lam, value=value(lam), grad=lam, value_fn=value)
+        return optax.with_extra_args_support(problem.optimizer).update(
+            lam, opt, lam, value=value(lam), grad=lam, value_fn=value
+        )
 
 
 def _trace(fun: Callable[..., PyTree], *args: PyTree) -> core.ClosedJaxpr:
@@ -108,7 +110,8 @@ def _parts(x: Any) -> Iterator[bytes]:
         yield from _parts(sorted(map(_text, x)))
     elif hasattr(x, "dtype") and hasattr(x, "shape"):
         yield f"{x.dtype} {x.shape} ".encode()
-        yield on_host(x).tobytes()
+        if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
+            yield on_host(x).tobytes()  # of what several processes share, only the form
     else:
         yield _text(x).encode()
 

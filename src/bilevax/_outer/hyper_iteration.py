@@ -17,6 +17,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .. import _tree as tree
+from .._compile import weak_jit, weakly
 from .._types import Context, Hyper, Params
 from .batch import OuterProblem, mean_estimate
 from .devices import constrained, replicated
@@ -50,7 +51,7 @@ def first_state(problem: OuterProblem, lam: Hyper, w: Params | None) -> OuterSta
     return OuterState(lam, opt, w, zero, jnp.asarray(jnp.inf, tree.widest(lam)), zero)
 
 
-@eqx.filter_jit
+@weak_jit
 def hyper_iterations(
     problem: OuterProblem,
     state: OuterState,
@@ -91,7 +92,7 @@ def hyper_iteration(
     means = mean_estimate(problem, state.lam, state.w, state.tau, S)
     value = means.value.astype(state.smallest.dtype)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes on purpose
-        updates, opt = problem.optimizer.update(
+        updates, opt = optax.with_extra_args_support(problem.optimizer).update(
             means.h,
             state.opt,
             state.lam,
@@ -118,8 +119,13 @@ def hyper_iteration(
 def _value_function(
     problem: OuterProblem, state: OuterState, S: Context
 ) -> Callable[[Hyper], Array]:
-    """lam -> value, with h for its gradient: what the line searches of optax ask for."""
-    at = lambda lam: mean_estimate(problem, lam, state.w, state.tau, S)
+    """lam -> value, with h for its gradient: what the line searches of optax ask for.
+
+    A traced program keeps the functions of its custom derivatives: they hold the problem weakly.
+    """
+    arrays, static = eqx.partition(problem, eqx.is_array)
+    static = weakly(static)
+    at = lambda lam: mean_estimate(eqx.combine(arrays, static()), lam, state.w, state.tau, S)
     value = jax.custom_vjp(lambda lam: at(lam).value)
 
     def forward(lam: Hyper) -> tuple[Array, Hyper]:

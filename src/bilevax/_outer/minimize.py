@@ -173,7 +173,7 @@ def minimize(
         f=f,
         xi=on_device(xi),
         rule=rule,
-        optimizer=optax.with_extra_args_support(optimizer),
+        optimizer=optimizer,
         S=on_device(S),
         draw=contexts if source == "sampler" else None,
         key=check.key_for(source, key),
