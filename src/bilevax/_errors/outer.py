@@ -74,7 +74,7 @@ def one_source(S: Any, contexts: Any) -> None:
     if S is not None and contexts is not None:
         raise ValueError(
             "S and contexts were both given: S is the one context of a deterministic problem, "
-            "contexts are drawn anew in each hyper-iteration; give one of them."
+            "contexts are new ones in each hyper-iteration; give one of them."
         )
 
 

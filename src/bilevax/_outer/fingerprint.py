@@ -79,11 +79,10 @@ def _stacked(x: PyTree, n: int) -> PyTree:
 
 
 def _update(problem: OuterProblem, opt: PyTree, lam: Hyper) -> PyTree:
+    value = lambda lam: tree.dot(lam, lam)  # some function, for optimizers that search
+    extra = {"value": value(lam), "grad": lam, "value_fn": value}
     with jax.numpy_dtype_promotion("standard"):
-        value = lambda lam: tree.dot(lam, lam)  # some function, for optimizers that search
-        return optax.with_extra_args_support(problem.optimizer).update(
-            lam, opt, lam, value=value(lam), grad=lam, value_fn=value
-        )
+        return optax.with_extra_args_support(problem.optimizer).update(lam, opt, lam, **extra)
 
 
 def _trace(fun: Callable[..., PyTree], *args: PyTree) -> core.ClosedJaxpr:
