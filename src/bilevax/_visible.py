@@ -5,7 +5,6 @@ value: trace the pullback of a function and ask which outputs depend on its inpu
 follows `stop_gradient`, rounding and integer casts as differentiation itself does.
 """
 
-import warnings
 from collections.abc import Callable
 
 import jax
@@ -16,6 +15,7 @@ from jaxtyping import PyTree
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
 from ._errors import check
+from ._errors.warn import warn
 from ._rules.base import AbstractRule, Channel
 from ._types import Context, Hyper, Objective
 
@@ -80,7 +80,7 @@ def require_visible(
     if direct and blank == len(direct):
         raise ValueError(check.all_invisible(texts))
     for text in texts:
-        warnings.warn(text, InvisibleLeafWarning, stacklevel=2)
+        warn(text, InvisibleLeafWarning)
 
 
 def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:

@@ -2,7 +2,6 @@
 
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
 from .. import _tree as tree
+from .warn import warn
 
 
 def name_of(root: str, path: Any) -> str:
@@ -231,11 +231,8 @@ class ToleranceWarning(UserWarning):
 
 def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
     what = "did not reach its tolerance" if math.isfinite(error) else "does not hold here"
-    warnings.warn(
-        f"{rule!r} {what}: the estimated relative error is {error:.2g}. {remedy}",
-        ToleranceWarning,
-        stacklevel=2,
-    )
+    text = f"{rule!r} {what}: the estimated relative error is {error:.2g}. {remedy}"
+    warn(text, ToleranceWarning)
 
 
 def solver_failed(rule: Any) -> str:
