@@ -125,14 +125,18 @@ class Stream:
         self._thread = threading.Thread(target=self._work, args=(at,), daemon=True)
         self._thread.start()
 
-    def ready(self) -> tuple[Context, int, int]:
-        """(contexts, how many of them have been used, how many have not)."""
+    def wait(self) -> int:
+        """How many hyper-iterations there are contexts for; waits until there are some."""
         if self._used == self._group.n:
             group = self._queue.get()
-            if isinstance(group, BaseException):  # the iterator's, or ours about it
+            if isinstance(group, BaseException):  # of the iterator, or ours about it
                 raise group
             self._group, self._used = group, 0
-        return self._group.contexts, self._used, self._group.n - self._used
+        return self._group.n - self._used
+
+    def contexts(self) -> tuple[Context, int]:
+        """(contexts, how many of them have been used)."""
+        return self._group.contexts, self._used
 
     def current(self) -> Context:
         """The batch that comes next."""

@@ -193,14 +193,15 @@ def minimize(
         store = Store(checkpoint) if checkpoint else None
         run = OuterRun(problem, base.floating(lam, "lam"), stream, intervals, store)
         stack.callback(run.close)
-        stack.enter_context(said_once())
+        warn = stack.enter_context(said_once())
         received = stack.enter_context(deferred_signals())
         shows = [
             stack.enter_context(progress_bar(steps, run.tau, progress)),
             stack.enter_context(event_files(log_dir, run.tau)),
         ]
         try:
-            reason = run.go_on(received, evaluate, [*shows, callback] if callback else shows)
+            shows = [*shows, callback] if callback else shows
+            reason = run.go_on(received, evaluate, shows, warn)
         except BaseException as error:  # also of evaluate, of an iterator, of a signal
             run.save()
             result = _result(run, "error")

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -86,9 +87,16 @@ class OuterRun:
         return self.log.tau
 
     def go_on(
-        self, received: list[int], evaluate: Callable[[Hyper], Any] | None, shows: Sequence[Show]
+        self,
+        received: list[int],
+        evaluate: Callable[[Hyper], Any] | None,
+        shows: Sequence[Show],
+        warn: Callable[[], None],
     ) -> str:
-        """Until the run ends, or a signal was received; returns the reason."""
+        """Until the run ends, or a signal was received; returns the reason.
+
+        `warn` says what the rule had to say inside the program.
+        """
         saved_at, shown = time.monotonic(), (self.tau, len(self.log.evaluated))
         self._evaluate(evaluate)  # what an interrupted run was about to do
         while (reason := self._reason_to_end()) is None:
@@ -101,6 +109,7 @@ class OuterRun:
             if number:
                 leave(number)
             bad = self._take(n)
+            warn()
             if not bad.any():
                 self._evaluate(evaluate)
                 if self.intervals.save and self.tau % self.intervals.save == 0:
@@ -121,19 +130,27 @@ class OuterRun:
         return "patience" if self.intervals.patience and waited >= self.intervals.patience else None
 
     def _take(self, n: int) -> np.ndarray:
-        """Take up to n hyper-iterations in one device call; returns what was not finite."""
-        contexts, offset, ready = self._stream.ready() if self._stream else (None, 0, n)
+        """Take up to n hyper-iterations; returns what is not finite.
+
+        After an error, those before it are taken again one by one, so that they are not lost.
+        """
+        if self._stream:
+            n = min(n, self._stream.wait())
+        try:
+            return self._call(n)
+        except Exception:
+            with suppress(Exception):
+                while n > 1 and not self._call(1).any():
+                    n -= 1
+            raise
+
+    def _call(self, n: int) -> np.ndarray:
+        """One device call; whatever fails in it, the state before it is still there."""
+        contexts, offset = self._stream.contexts() if self._stream else (None, 0)
         patience = None if self.intervals.evaluate else self.intervals.patience
-        number = lambda x: jnp.asarray(x, jnp.int32)
+        numbers = [jnp.asarray(x, jnp.int32) for x in (offset, n, patience or FOREVER)]
         began = time.monotonic()
-        state, records, bad, done = hyper_iterations(
-            self._problem,
-            self.state,
-            contexts,
-            number(offset),
-            number(min(n, ready)),
-            number(patience or FOREVER),
-        )
+        state, records, bad, done = hyper_iterations(self._problem, self.state, contexts, *numbers)
         new = {name: np.array(a[: int(done)]) for name, a in records.items()}
         self.state = state
         self.log.add(new)
@@ -165,6 +182,8 @@ class OuterRun:
     def save(self) -> None:
         """Write a checkpoint of where the run stands, unless it is there."""
         if self._store is None or self._saved == self.tau:
+            return
+        if int(self.state.tau) != self.tau:  # a second signal came while the two were written
             return
         arrays, note = self.log.save()
         at = self._stream.position() if self._stream else Position(None, 0)
