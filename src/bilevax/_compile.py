@@ -64,7 +64,7 @@ def _errors_of_equinox() -> Iterator[None]:
     log.addFilter(quiet)
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:  # at once, or when it is waited for
         said = re.search(r"_EquinoxRuntimeError: (.*?)\n\n\n-{20}", str(error), re.DOTALL)
         if said is None:
             raise

@@ -1,9 +1,10 @@
 """What is said about checkpoints."""
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any, NoReturn
+
+from .warn import warn
 
 
 class CheckpointMismatchError(ValueError):
@@ -84,11 +85,10 @@ def _difference(name: str, then: Any, now: Any) -> str:
 
 
 def damaged(path: Path, why: Any) -> None:
-    warnings.warn(
+    warn(
         f"the checkpoint {path} is damaged ({_first_line(why)}): it gets a name that begins with "
         "damaged, and the one before it is used.",
         CheckpointWarning,
-        stacklevel=2,
     )
 
 
@@ -97,11 +97,10 @@ def other_digest() -> NoReturn:
 
 
 def not_saved(directory: Path, step: int, why: Exception) -> None:
-    warnings.warn(
+    warn(
         f"hyper-iteration {step} could not be saved in {directory} ({_first_line(why)}): the run "
         "goes on, and tries again at the next checkpoint.",
         CheckpointWarning,
-        stacklevel=2,
     )
 
 
@@ -120,4 +119,11 @@ def earlier_version(directory: Path) -> NoReturn:
     raise ValueError(
         f"{directory} holds checkpoints of an earlier version of bilevax, which this one does not "
         "read: finish that run with the version that began it, or give another directory."
+    )
+
+
+def in_use(directory: Path, owner: str) -> NoReturn:
+    raise RuntimeError(
+        f"the checkpoint directory {directory} is in use by {owner}: wait until that run has "
+        "ended, or give another directory."
     )

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import warnings
 from typing import Any, NoReturn
 
 import jax
@@ -11,6 +10,7 @@ import optax
 from jax.sharding import Mesh
 
 from . import check as base
+from .warn import warn
 
 CAUSES = (
     "",  # the inner loop's sentence names T
@@ -205,8 +205,5 @@ def intervals(steps: int, **optional: int | None) -> None:
 
 
 def renamed_argument(old: str, new: str) -> None:
-    warnings.warn(
-        f"{old} of minimize is deprecated and will go in the next version: write {new}.",
-        DeprecationWarning,
-        stacklevel=3,
-    )
+    text = f"{old} of minimize is deprecated and will go in the next version: write {new}."
+    warn(text, DeprecationWarning)

@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from .._errors import check as base
 from .._errors import checkpoints as check
 from .._files import whole
 from .devices import agreed, on_host
+from .lock import locked
 
 Arrays = dict[str, Any]
 
@@ -72,15 +74,28 @@ class Saved(NamedTuple):
     about: dict[str, Any]
 
 
+@contextmanager
+def opened(checkpoint: Checkpoint | None) -> Iterator["Store | None"]:
+    """The checkpoints in a directory, which is locked."""
+    if checkpoint is None:
+        yield None
+        return
+    directory = Path(checkpoint.directory).resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory):
+        yield Store(directory, checkpoint.keep)
+
+
 class Store:
     """The checkpoints of one run, in one directory."""
 
-    def __init__(self, checkpoint: Checkpoint):
-        self.directory = Path(checkpoint.directory).absolute()
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._keep = checkpoint.keep
-        if not self._steps() and any(self.directory.glob("[0-9]*/about")):
-            check.earlier_version(self.directory)
+    def __init__(self, directory: Path, keep: int):
+        self.directory, self._keep = directory, keep
+        if not self._steps() and any(directory.glob("[0-9]*/about")):
+            check.earlier_version(directory)
+        if jax.process_index() == 0:
+            for path in directory.glob(".bilevax-*.npz.*.new"):  # of a run that was killed
+                path.unlink()
 
     def save(self, step: int, arrays: Arrays, about: dict[str, Any]) -> None:
         """Write a checkpoint; when this returns it is there, whole."""

@@ -1,5 +1,6 @@
 """What a run has recorded so far, on the host: history, evaluations, the best lam."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Log:
         self.best: Best | None = None
         self.waited = 0
         """Evaluations since the best one."""
-        self._records: dict[str, np.ndarray] = {}
+        self._records = {name: np.zeros(0) for name in ("value", "h_norm")}
         self._evaluations: dict[str, list[float]] = {"step": []}
 
     def add(self, new: History) -> None:
@@ -60,11 +61,14 @@ class Log:
 
     def evaluate(self, evaluate: Callable[[Hyper], Any], lam: Hyper) -> None:
         """Call the user's function; keep its numbers, and lam if they are the best."""
-        scores = check.scores(evaluate(lam))
-        for name, score in {"step": float(self.tau), **scores}.items():
-            self._evaluations.setdefault(name, []).append(score)
-        value = next(iter(scores.values()))
-        if self.best is None or value < self.best.value:
+        scores = {"step": float(self.tau)} | check.scores(evaluate(lam))
+        before = len(self.evaluated)
+        for name in scores:  # what is new was not a number before
+            self._evaluations.setdefault(name, [math.nan] * before)
+        for name, values in self._evaluations.items():
+            values.append(scores.get(name, math.nan))
+        value = list(self._evaluations.values())[1][-1]  # the first name, whatever came later
+        if value < (math.inf if self.best is None else self.best.value):
             self.best, self.waited = Best(lam, value, self.tau), 0
         else:
             self.waited += 1

@@ -17,7 +17,7 @@ from .._hypergradient import check_problem
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
 from .batch import OuterProblem
-from .checkpoints import Checkpoint, Store
+from .checkpoints import Checkpoint, opened
 from .devices import mesh_of, on_device
 from .history import Best, History
 from .progress import Progress, event_files, progress_bar
@@ -190,7 +190,7 @@ def minimize(
     intervals = Intervals(steps, patience, evaluate_every if evaluate else None, every, seconds)
     stream: Any = contexts if source == "stream" else None
     with ExitStack() as stack:
-        store = Store(checkpoint) if checkpoint else None
+        store = stack.enter_context(opened(checkpoint))
         run = OuterRun(problem, base.floating(lam, "lam"), stream, intervals, store)
         stack.callback(run.close)
         warn = stack.enter_context(said_once())
