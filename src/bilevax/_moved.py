@@ -10,6 +10,9 @@ from typing import Any
 
 NAMES = {
     "Adaptive": "AdaptiveReverse",
+    "SettingsError": "CheckpointMismatchError",
+    "decaying": "inverse_sqrt_schedule",
+    "first_update": "scale_first_update",
     "Channel": "extend.Channel",
     "Equilibrium": "extend.Equilibrium",
     "parse_rule": "extend.parse_rule",

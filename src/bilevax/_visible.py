@@ -5,7 +5,6 @@ value: trace the pullback of a function and ask which outputs depend on its inpu
 follows `stop_gradient`, rounding and integer casts as differentiation itself does.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from jaxtyping import PyTree
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
 from ._errors import check
+from ._errors.warn import warn
 from ._flow import Flow, Labels
 from ._rules.base import AbstractRule, Channel
 from ._types import Context, Hyper, Objective
@@ -89,7 +89,7 @@ def require_visible(
         raise ValueError(check.all_invisible(texts))
     texts += _seen_in_part(rule, xi, lam, S, s, reach)
     for text in texts:
-        warnings.warn(text, check.InvisibleLeafWarning, stacklevel=2)
+        warn(text, check.InvisibleLeafWarning)
 
 
 def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:

@@ -2,7 +2,6 @@
 
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
 from .. import _tree as tree
+from .warn import warn
 
 
 def name_of(root: str, path: Any) -> str:
@@ -260,7 +260,7 @@ def not_zero(rule: Any, zero: Bool[Array, ""]) -> None:
             " that the rule follows lam does not act (a learning rate of zero, steps that are "
             "skipped). Use Reverse(), Reverse(segment=...) or Forward()."
         )
-        warnings.warn(text, InvisibleLeafWarning, stacklevel=3)
+        warn(text, InvisibleLeafWarning)
 
 
 def all_invisible(texts: Sequence[str]) -> str:
@@ -304,11 +304,7 @@ class ToleranceWarning(UserWarning):
 def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
     estimate = f"the estimated relative error is {error:.2g}"
     text = f"did not reach its tolerance: {estimate}. " if math.isfinite(error) else "failed: "
-    warnings.warn(
-        f"{rule!r} {text}{remedy}",
-        ToleranceWarning,
-        stacklevel=2,
-    )
+    warn(f"{rule!r} {text}{remedy}", ToleranceWarning)
 
 
 def solver_failed(rule: Any) -> str:
