@@ -153,7 +153,7 @@ def test_counts(fun, wanted):
 def test_what_ends_by_itself_is_a_lower_limit():
     p = problems.quadratic()
     of = lambda rule: work(rule, p.T, (p.f, p.xi, p.lam, p.S)).at_least
-    assert of(bx.Adaptive(0.1, 5)) and of(bx.Implicit(lx.CG(1e-6, 1e-6)))
+    assert of(bx.AdaptiveReverse(0.1, 5)) and of(bx.Implicit(lx.CG(1e-6, 1e-6)))
     assert not of(bx.Reverse()) and not of(bx.Krylov())
 
 
@@ -197,7 +197,7 @@ def test_it_is_said_in_words_and_in_json():
 
 
 def test_a_lower_limit_is_marked():
-    row = ForecastRow(bx.Adaptive(0.1, 5), 8000, 800, 500, 100, at_least=True, fits=None)
+    row = ForecastRow(bx.AdaptiveReverse(0.1, 5), 8000, 800, 500, 100, at_least=True, fits=None)
     out = bx.diagnostics.Forecast(10, (row,), None, None, None)
     (said,) = out.advice
     assert said.endswith(": stops by itself, so the operations below are a lower limit.")

@@ -53,8 +53,8 @@ def _start(d: Diagnosis) -> list[str]:
     if not d.only_start:
         return []
     return [
-        f"{_listed(d.only_start)} enters only through the initialisation: truncation, Adaptive, "
-        f"Implicit and Neumann give it nothing. Use {_segment(d)}, which sees B_0."
+        f"{_listed(d.only_start)} enters only through the initialisation: truncation, "
+        f"AdaptiveReverse, Implicit and Neumann give it nothing. Use {_segment(d)}, which sees B_0."
     ]
 
 

@@ -23,7 +23,7 @@ from .._compile import weak_jit
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._hypergradient import hypergradient
-from .._loop import unroll
+from .._loop import solved
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
 
@@ -175,10 +175,7 @@ def _nudged(key: Any, lam: Hyper) -> Hyper:
 @weak_jit
 def _differences(f, xi, lam, S, v, steps, T: int) -> tuple[Array, Array]:
     """D(eps) for every direction and step, and |F|."""
-
-    def F(lam):
-        s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
-        return f(xi.read(s), lam, S)
+    F = lambda lam: f(xi.read(solved(xi, lam, S, T)), lam, S)
 
     def at(pair):
         v, eps = pair

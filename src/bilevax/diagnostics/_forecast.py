@@ -11,7 +11,7 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check, diagnostics
 from .._hypergradient import _checked, check_problem
-from .._loop import unroll
+from .._loop import solved
 from .._rules.base import AbstractRule
 from .._rules.implicit import Neumann
 from .._rules.krylov.rule import Krylov
@@ -85,7 +85,7 @@ def forecast(
 
 def _forward(f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int):
     """The forward pass: what there is to do without any derivative in lam."""
-    w = xi.read(unroll(xi, lam, S, xi.start(lam, S), 0, T))
+    w = xi.read(solved(xi, lam, S, T))
     return f(w, lam, S), w
 
 
