@@ -10,14 +10,14 @@ import pytest
 import synthetic
 from typer.testing import CliRunner
 
+from bilevax._pages.browser import to_json
+from bilevax._pages.table import spread
 from bilevax.cli import main
 from bilevax.cli._app import app
 from bilevax.paper import report as rp
 from bilevax.paper.records import Records, RunError, load
 from bilevax.paper.report import Axis, Chart, Column, Series, Table, hypercleaning, toy
 from bilevax.paper.report._group import depth
-from bilevax.paper.report._plotly import to_json
-from bilevax.paper.report._table import spread
 
 ATTACK = "<img src=x onerror=alert(1)>"
 CLOSING = "</script><script>alert(2)</script>"

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import bilevax as bx
 from bilevax._models import interaction as task
+from bilevax._pages.table import spread
 from bilevax.cli._app import app
 from bilevax.paper import experiments
 from bilevax.paper import report as rp
@@ -22,7 +23,6 @@ from bilevax.paper.experiments._task_data import prepared
 from bilevax.paper.experiments._trials import Each, Trials, total
 from bilevax.paper.records import Records, load
 from bilevax.paper.report import task_interaction as report
-from bilevax.paper.report._table import spread
 
 D, m, V = 20, 12, 4
 rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-from .._files import whole
+from .._files import atomic_write
 
 Row = dict[str, Any]
 
@@ -160,7 +160,7 @@ class Records:
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / ENV).write_text(json.dumps(environment(), indent=2) + "\n", "utf-8")
         (self.path / ROWS).touch()
-        with whole(self.path / CONFIG) as file:  # last: with it, the folder is a run
+        with atomic_write(self.path / CONFIG) as file:  # last: with it, the folder is a run
             file.write(toml(self._config).encode())
 
     def _go_on(self, resume: bool) -> None:

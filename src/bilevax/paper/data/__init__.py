@@ -9,6 +9,7 @@ A set is looked for in `data_dir` (else in the folder that BILEVAX_DATA names), 
 beside a checkout, in the user's cache, and then fetched from its official address.
 """
 
+from ..._files import DataError as DataError
 from . import cifar10 as cifar10
 from . import cifar100 as cifar100
 from . import digits as digits
@@ -18,7 +19,6 @@ from . import mnist as mnist
 from . import omniglot as omniglot
 from ._check import Checked as Checked
 from ._check import check as check
-from ._dataset import DataError as DataError
 from ._dataset import Dataset as Dataset
 from ._dataset import File as File
 from ._dataset import Form as Form

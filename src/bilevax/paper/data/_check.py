@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..._files import DataError, sha256
 from . import _places
-from ._bounded import sha256
-from ._dataset import DataError, Dataset
+from ._dataset import Dataset
 from ._places import Found
 
 

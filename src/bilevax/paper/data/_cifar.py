@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._bounded import npz_arrays, refuse, tar_members
-from ._dataset import DataError, Dataset, Form, Split
+from ..._files import DataError, npz_arrays, refuse, tar_members
+from ._dataset import Dataset, Form, Split
 from ._places import VARIABLE, found, places
 
 if TYPE_CHECKING:

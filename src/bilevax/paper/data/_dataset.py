@@ -11,20 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class DataError(ValueError):
-    """A data set that is missing, damaged, or not what its name says.
-
-    !!! example
-
-        >>> from bilevax.paper import data
-        >>> try:
-        ...     data.find(data.DATASETS["mnist"], "no/such/folder")
-        ... except data.DataError as error:
-        ...     print(error)
-        data_dir = no/such/folder is not a folder; give one that holds data sets.
-    """
-
-
 @dataclass(frozen=True)
 class Split:
     """Examples for training and for testing.

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..._files import DataError, sha256
 from . import _places
-from ._bounded import sha256
-from ._dataset import DataError, Dataset, File, needs
+from ._dataset import Dataset, File, needs
 from ._places import Found
 
 WAIT = (10, 60)  # seconds: to connect, between two pieces

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._bounded import reading, refuse
+from ..._files import reading, refuse
 from ._dataset import File, Form, Split
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._dataset import DataError, Dataset, Form, needs
+from ..._files import DataError
+from ._dataset import Dataset, Form, needs
 
 VARIABLE = "BILEVAX_DATA"
 

@@ -14,9 +14,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..._files import DataError, npz_arrays, reading, refuse, sha256, zip_entries
 from . import _places
-from ._bounded import npz_arrays, reading, refuse, sha256, zip_entries
-from ._dataset import DataError, Dataset, File, Form, needs
+from ._dataset import Dataset, File, Form, needs
 from ._download import obtain
 
 if TYPE_CHECKING:

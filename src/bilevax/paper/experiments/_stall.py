@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..._files import whole
+from ..._files import atomic_write
 from ..._outer.journal import filled, named
 
 
@@ -50,7 +50,7 @@ class Stall:
     def _write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         known: dict[str, Any] = {"step": self.step, "score": self.score, "best": self.best}
-        with whole(self._file) as file:
+        with atomic_write(self._file) as file:
             np.savez(file, **known, **named("lam", self.lam))
 
     def _read(self) -> None:

@@ -14,10 +14,11 @@ except ModuleNotFoundError as error:
         "report draws with plotly and matplotlib: pip install 'bilevax[tools]'."
     ) from error
 
-from ._chart import Arrows, Axis, Chart, Contour, HeatMap, Series
-from ._page import Page, Section
+from ..._pages.chart import Arrows, Axis, Chart, Contour, HeatMap, Series
+from ..._pages.page import Page
+from ..._pages.section import Section
+from ..._pages.table import Column, Table
 from ._report import experiments, figures, read, report, tables
-from ._table import Column, Table
 
 __all__ = [
     "Arrows", "Axis", "Chart", "Column", "Contour", "HeatMap", "Page", "Section", "Series",

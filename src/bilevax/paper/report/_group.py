@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from ..._pages.palette import OTHERS, Colour, shade
 from ..records import Run
-from ._palette import OTHERS, Colour, shade
 
 VARIED = ("seed", "rules")
 """Settings that may differ between runs of one comparison."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from ..._pages.section import Section
+from ..._pages.table import Column, Table
 from ..records import Run
-from ._page import Section
 from ._rows import short
-from ._table import Column, Table
 
 
 def machines(runs: Sequence[Run]) -> Section:

@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..._files import whole
+from ..._files import atomic_write
+from ..._pages.chart import Chart
+from ..._pages.page import MARK, Page
+from ..._pages.png import png
+from ..._pages.section import Section
+from ..._pages.table import Table
 from ..records import Run, RunError, load
-from . import _generic, _matplotlib
-from ._chart import Chart
+from . import _generic
 from ._machines import machines
-from ._page import MARK, Page, Section
 from ._rows import check
-from ._table import Table
 
 Paths = Iterable[str | os.PathLike]
 
@@ -126,7 +128,7 @@ def _files(sections: Sequence[Section], folder: Path) -> list[Path]:
     for item in items:
         ending = ".png" if isinstance(item, Chart) else ".csv"
         path = folder / _free(_plain(item.name), ending, taken)
-        data = _matplotlib.png(item) if isinstance(item, Chart) else item.csv().encode()
+        data = png(item) if isinstance(item, Chart) else item.csv().encode()
         written.append(_write(path, data))
     return written
 
@@ -156,6 +158,6 @@ def _holds_something(folder: Path) -> bool:
 
 def _write(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(data)
     return path

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from ..._pages.chart import Series
+from ..._pages.palette import Colour
 from ..records import Row, Run, RunError
-from ._chart import Series
 from ._group import colours
-from ._palette import Colour
 from ._rows import number, whole, word
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from math import isfinite
 from statistics import fmean
 
+from ..._pages.chart import Axis, Chart, Series
+from ..._pages.palette import BLUE, ORANGE, TEAL
+from ..._pages.section import Section
+from ..._pages.table import Column, Table, spread
 from ..records import Row, Run
-from ._chart import Axis, Chart, Series
 from ._group import VARIED, depth, group, suffix
-from ._page import Section
-from ._palette import BLUE, ORANGE, TEAL
 from ._rows import number, whole, word
 from ._seeds import Seeds
-from ._table import Column, Table, spread
 
 PAPER = {
     "1": ("95.6", "97.7", "0.4"),

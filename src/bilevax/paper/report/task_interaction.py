@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
+from ..._pages.chart import Axis, Chart, HeatMap, Series
+from ..._pages.clusters import order
+from ..._pages.section import Section
+from ..._pages.table import Column, Table, spread
 from ..records import Row, Run
-from ._chart import Axis, Chart, HeatMap, Series
-from ._clusters import order
 from ._group import depth, suffix
-from ._page import Section
 from ._rows import number, numbers, whole, word
 from ._seeds import Seeds
-from ._table import Column, Table, spread
 
 PAPER = {
     "cifar10": {

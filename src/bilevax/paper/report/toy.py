@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 
+from ..._pages.chart import Axis, Chart, Contour, Series
+from ..._pages.palette import BLUE, MUTED, ORANGE, RED
+from ..._pages.section import Section
+from ..._pages.table import Column, Table
 from ..records import Row, Run
-from ._chart import Axis, Chart, Contour, Series
 from ._group import ladder, suffix
-from ._page import Section
-from ._palette import BLUE, MUTED, ORANGE, RED
 from ._plane import Grid, crop, directions, window
 from ._rows import number, numbers, short, whole
-from ._table import Column, Table
 
 NAMES = {"f": "f", "f~": "f̃"}
 FILES = {"f": "f", "f~": "f-tilde"}

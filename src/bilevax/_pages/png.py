@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from ._chart import Arrows, Axis, Chart, Contour, HeatMap, Series
-from ._palette import CONTOUR, GRID, INK, MUTED, RED
+from .chart import Arrows, Axis, Chart, Contour, HeatMap, Series
+from .palette import CONTOUR, GRID, INK, MUTED, RED
 
 SIZE, DPI = (5.2, 4.0), 180
 

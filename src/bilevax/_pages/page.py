@@ -11,21 +11,13 @@ from itertools import groupby
 
 from plotly.offline import get_plotlyjs
 
-from . import _plotly
-from ._chart import Chart
-from ._palette import pairs
-from ._table import Table
+from . import browser
+from .chart import Chart
+from .palette import pairs
+from .section import Section
+from .table import Table
 
 MARK = '<meta name="generator" content="bilevax report">'
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, paragraphs, and tables and charts below them."""
-
-    title: str
-    text: tuple[str, ...] = ()
-    items: tuple[Table | Chart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,14 +79,14 @@ def _row(items: Sequence[Table | Chart]) -> str:
 
 def _figure(chart: Chart) -> str:
     title, text = html.escape(chart.title), html.escape(chart.text)
-    wide = " wide" if chart.heat and len(chart.heat.columns) > _plotly.FEW else ""
+    wide = " wide" if chart.heat and len(chart.heat.columns) > browser.FEW else ""
     return (
         f'<figure class="chart{wide}"><h3>{title}</h3>'
         f'<div class="plot" role="img" aria-label="{title}"></div>'
-        f'<script type="application/json">{_plotly.to_json(chart)}</script>'
+        f'<script type="application/json">{browser.to_json(chart)}</script>'
         f"<figcaption>{text}</figcaption></figure>"
     )
 
 
 def _file(name: str) -> str:
-    return (files("bilevax.paper.report") / name).read_text("utf-8")
+    return (files(__package__) / name).read_text("utf-8")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from plotly.colors import sample_colorscale, unlabel_rgb
+import numpy as np
 
 
 class Colour(NamedTuple):
@@ -26,6 +26,10 @@ OTHERS = (TEAL, GREEN, BLUE, MUTED)
 """For what has no place on a scale."""
 
 STEPS = 40
+PLASMA = (
+    "0d0887", "46039f", "7201a8", "9c179e", "bd3786", "d8576b", "ed7953", "fb9f3a", "fdca26",
+    "f0f921",
+)  # fmt: skip
 
 
 def shade(position: float) -> Colour:
@@ -35,8 +39,9 @@ def shade(position: float) -> Colour:
 
 
 def _plasma(position: float) -> str:
-    rgb = unlabel_rgb(sample_colorscale("Plasma", [position])[0])
-    return "#" + "".join(f"{round(part):02x}" for part in rgb)
+    places = np.linspace(0, 1, len(PLASMA))
+    parts = zip(*map(bytes.fromhex, PLASMA), strict=True)
+    return "#" + "".join(f"{round(np.interp(position, places, part)):02x}" for part in parts)
 
 
 PLAIN = (INK, MUTED, GRID, CONTOUR, RED, BLUE, ORANGE, TEAL, GREEN)

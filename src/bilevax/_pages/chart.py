@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ._palette import BLUE, Colour
+from .palette import BLUE, Colour
 
 Numbers = Sequence[float]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from ._chart import Arrows, Axis, Chart, Contour, HeatMap, Numbers, Series
-from ._palette import CONTOUR, GRID, INK, MUTED, RED
+from .chart import Arrows, Axis, Chart, Contour, HeatMap, Numbers, Series
+from .palette import CONTOUR, GRID, INK, MUTED, RED
 
 HEIGHT = 380
 FEW = 30
