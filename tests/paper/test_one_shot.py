@@ -17,10 +17,11 @@ from bilevax._models import convolution, network
 from bilevax._models.episodes import Sampler, Task, split
 from bilevax.cli._app import app
 from bilevax.paper.data import glyphs
-from bilevax.paper.experiments import configure, one_shot
+from bilevax.paper.experiments import Experiment, find, one_shot
+from bilevax.paper.experiments.one_shot import figures as shown
+from bilevax.paper.experiments.one_shot import program, study
 from bilevax.paper.records import load
 from bilevax.paper.report import Chart
-from bilevax.paper.report import one_shot as shown
 
 RESULTS = Path(__file__).parents[2] / "results" / "one-shot"
 IMAGES = glyphs.load(characters=12, drawings=6)
@@ -255,9 +256,9 @@ def test_resumes(run, tmp_path):
 
 
 def test_settings(tmp_path, monkeypatch):
-    assert configure("one-shot", "paper", ["T=1"], steps=15_000).steps == 15_000
-    assert one_shot.read_rule("T=1") == (bx.Reverse(), 1)
-    assert one_shot.read_rule("Krylov(2, 4)") == (bx.Krylov(2, 4), None)
+    assert find("one-shot").configure("paper", {"steps": 15_000}).steps == 15_000
+    assert program.read_rule("T=1") == (bx.Reverse(), 1)
+    assert program.read_rule("Krylov(2, 4)") == (bx.Krylov(2, 4), None)
     monkeypatch.chdir(tmp_path)
     for arguments, message in {
         ("one-shot", "--rule", "T=0"): "cannot be read",
@@ -268,17 +269,19 @@ def test_settings(tmp_path, monkeypatch):
         assert isinstance(error, ValueError) and message in str(error)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="data 'mnist' is not known; give one of omniglot, glyphs"):
-        one_shot.load(dataclasses.replace(TINY, data="mnist"))
+        study.load(dataclasses.replace(TINY, data="mnist"))
 
 
-def test_steps_are_refused_where_there_are_none(monkeypatch):
+def test_steps_are_refused_where_there_are_none():
     @dataclasses.dataclass(frozen=True)
     class Config:
-        quick = classmethod(lambda cls: cls())
+        T: int = 3
 
-    monkeypatch.setattr(one_shot, "Config", Config)
-    with pytest.raises(ValueError, match="experiment one-shot has no steps to choose"):
-        configure("one-shot", steps=3)
+    mine = Experiment("mine", "without steps", {"quick": Config()}, run=print)
+    with pytest.raises(ValueError, match="experiment mine has no steps to choose"):
+        mine.configure("quick", {"steps": 3})
+    with pytest.raises(ValueError, match="preset 'paper' is not known; give one of quick"):
+        mine.configure("paper")
 
 
 def test_rates():

@@ -30,13 +30,24 @@ def test_round_trip(tmp_path):
     assert run.env["packages"]["jax"] and run.env["cores"] >= 1
 
 
-def test_resume_cuts_a_torn_line_and_repeats_nothing(tmp_path):
+def test_no_row_is_lost_for_columns_of_its_own(tmp_path):
+    """Rows that differ in a column that nobody knows, and rows that do not differ at all."""
     with Records(tmp_path, CONFIG) as records:
+        for epoch in (1, 2, 2):
+            records.add(kind="evaluation", epoch=epoch)
+        assert not records.has(kind="evaluation", epoch=1)  # without keys there are no repeats
+    assert [row["epoch"] for row in load(tmp_path).rows] == [1, 2, 2]
+
+
+def test_resume_cuts_a_torn_line_and_repeats_nothing(tmp_path):
+    keys = ("kind", "step")
+    with Records(tmp_path, CONFIG, keys=keys) as records:
         records.add(kind="a", step=0, value=1)
     with open(tmp_path / "records.jsonl", "ab") as file:
         file.write(b'{"kind": "a", "step": 1, "val')
     assert len(load(tmp_path).rows) == 1
-    with Records(tmp_path, CONFIG, resume=True) as records:
+    with Records(tmp_path, CONFIG, keys=keys, resume=True) as records:
+        assert records.has(kind="a", step=0) and not records.has(kind="a", step=1)
         records.add(kind="a", step=0, value=2)  # there
         records.add(kind="a", step=1, value=3)
     assert [row["value"] for row in load(tmp_path).rows] == [1, 3]
@@ -45,7 +56,7 @@ def test_resume_cuts_a_torn_line_and_repeats_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({}, "holds a run; give --resume"),
+        ({}, "holds a run; give resume=True"),
         ({"resume": True, "steps": 4}, "steps = 3, not 4"),
         ({"resume": True, "extra": 1}, "extra = nothing, not 1"),
     ],
@@ -75,7 +86,7 @@ def test_what_is_no_run(tmp_path):
 WRITER = """
 import sys
 from bilevax.paper.records import Records
-with Records(sys.argv[1], {"experiment": "x"}, resume=True) as records:
+with Records(sys.argv[1], {"experiment": "x"}, keys=["step"], resume=True) as records:
     for step in range(10**9):
         records.add(kind="a", step=step, text="x" * 500)
 """

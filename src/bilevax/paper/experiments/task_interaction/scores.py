@@ -41,7 +41,7 @@ def scores(V: Array, h: Hyper, own: Hyper, sample: Sample) -> dict[str, Array]:
     }
 
 
-class Watch:
+class TrialLog:
     """Evaluations of one rule on their way to the records and to `Stall`."""
 
     def __init__(self, records: Records, label: Row, measure: Callable, criterion: str):

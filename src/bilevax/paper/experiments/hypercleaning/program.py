@@ -147,12 +147,12 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
 
     with Records(out, asdict(config), keys=KEYS, resume=resume) as records:
         for text, rule in rules.items():
-            watch = follow(records, out, text, config.seed, config.steps)
-            watch.first(evaluate(lam))
+            log = follow(records, out, text, config.seed, config.steps)
+            log.first(evaluate(lam))
             result = minimize(
                 f, xi, rule, lam, T=config.T, steps=config.steps, optimizer=adam, S=S,
-                evaluate=watch.keep(evaluate), evaluate_every=config.every,
-                callback=watch.write, checkpoint_dir=watch.checkpoints,
+                evaluate=log.keep(evaluate), evaluate_every=config.every,
+                callback=log.write, checkpoint_dir=log.checkpoints,
             )  # fmt: skip
-            watch.complete(result)
+            log.complete(result)
         costs(records, f, xi, rules, lam, S, config.T, {"seed": config.seed})
