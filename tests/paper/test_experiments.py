@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bilevax.cli import main
 from bilevax.cli._app import app
 from bilevax.paper import experiments
 from bilevax.paper.experiments import hypercleaning, toy
@@ -215,11 +216,12 @@ def test_wrong_experiments(name, message, outside):
         experiments.find(name)
 
 
-def test_commands():
+def test_commands(monkeypatch, capsys):
     assert all(name in CliRunner().invoke(app, ["list"]).output for name in experiments.known())
     result = CliRunner().invoke(app, ["run", "toy", "--preset", "huge"])
     assert str(result.exception) == "preset 'huge' is not known; give one of quick, paper."
-    shell = [sys.executable, "-c", "from bilevax.cli import main; main()", "run", "toyy"]
-    done = subprocess.run(shell, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == "bilevax: experiment 'toyy' is not known; did you mean toy?\n"
+    monkeypatch.setattr("sys.argv", ["bilevax", "run", "toyy"])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    said = capsys.readouterr().err
+    assert said == "bilevax: experiment 'toyy' is not known; did you mean toy?\n"
