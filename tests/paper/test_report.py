@@ -204,6 +204,48 @@ def test_damaged_values_are_errors(tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
+LONG = "9" * 400
+
+
+@pytest.mark.parametrize("depth", [15, 500, 900, 990, 100_000])
+@pytest.mark.parametrize("file", ["records.jsonl", "env.json", "config.toml"])
+def test_deep_values_are_shown_or_refused(tmp_path, file, depth, experiment="hypercleaning"):
+    deep = "[" * depth + "]" * depth
+    lines = {
+        "records.jsonl": f'{{"kind": "evaluation", "rule": "Reverse()", "step": {deep}}}\n',
+        "env.json": f'{{"processor": {deep}}}',
+        "config.toml": f'experiment = "{experiment}"\nT = {deep}\n',
+    }
+    Records(tmp_path / "run", {"experiment": experiment}).close()
+    (tmp_path / "run" / file).write_text(lines[file])
+    try:
+        rp.Report([tmp_path / "run"]).write(tmp_path / "page.html")
+    except RunError as error:
+        assert depth > 15 or "it must be" in str(error)
+    else:
+        assert depth == 15
+
+
+@pytest.mark.parametrize("name", ["step", "seed", "test_accuracy", "seconds", "K", "y", "names"])
+@pytest.mark.parametrize("value", [LONG, f"-{LONG}", "1" * 5000, "1e999", f"[{LONG}]"])
+def test_numbers_without_end(tmp_path, name, value):
+    """Shown, or refused in one short sentence, whatever the experiment makes of them."""
+    row = {"rule": '"Reverse()"', "seed": 0, "step": 0, "data": '"x"', "source": '"x"'} | {
+        name: value
+    }
+    text = ", ".join(f'"{k}": {v}' for k, v in row.items())
+    kinds = ("evaluation", "cost", "depth", "surface", "iterate", "bias", "classes", "stop")
+    for experiment in ("toy", "hypercleaning", "task-interaction", "one-shot", "x"):
+        path = tmp_path / experiment
+        Records(path, {"experiment": experiment}).close()
+        lines = [f'{{"kind": "{kind}", {text}}}\n' for kind in kinds]
+        (path / "records.jsonl").write_text("".join(lines))
+        try:
+            _ = rp.Report([path]).sections
+        except RunError as error:
+            assert len(str(error)) < 400
+
+
 def test_figures_and_tables(toy_run, tmp_path):
     paths = [toy_run, cleaning(tmp_path, seed=1), cleaning(tmp_path, seed=2)]
     folder = tmp_path / "figures"
