@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._files import whole
+from .._files import atomic_write, npz_arrays
 from .._models.network import Hyper
-from ..paper.data._bounded import npz_arrays
 
 SIDES = (16, 31)
 """Four times halved, a side of these leaves one pixel."""
@@ -72,7 +71,7 @@ def first_outputs(lam: Hyper, n: int) -> Hyper:
 
 def write(path: Path, settings: dict[str, int], lam: Hyper) -> Path:
     arrays = {_name(place): a for place, a in jax.tree_util.tree_leaves_with_path(lam)}
-    with whole(path) as file:
+    with atomic_write(path) as file:
         np.savez(file, **{SETTINGS: np.array(json.dumps(settings))}, **arrays)
     return path
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..paper.report._chart import HeatMap
-from ..paper.report._clusters import order
-from ..paper.report._matplotlib import heat
+from .._pages.chart import HeatMap
+from .._pages.clusters import order
+from .._pages.png import heat
 
 
 def draw(C: np.ndarray, names: list[str], axis: Any) -> Any:
