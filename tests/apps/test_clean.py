@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bilevax.apps import _clean as work
-from bilevax.apps._page import Finding, Summary, page
+import bilevax
+from bilevax.apps._clean import prepare
+from bilevax.apps._clean.suspects import Finding, Summary, page
 from bilevax.cli._app import start
 
 LABELS = ("<script>alert(1)</script>", 'b "quoted", with a comma')
@@ -159,7 +160,7 @@ def test_bad_files_get_a_sentence(make, text, files, tmp_path, monkeypatch, caps
 
 def test_identifiers_are_refused(files, tmp_path):
     with pytest.raises(ValueError, match=r"column 'id', holds text .* pass --ignore id"):
-        work.job(*files, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+        prepare(*files, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
 
 
 def test_a_slip_in_a_column_of_numbers_is_named(tmp_path):
@@ -169,7 +170,7 @@ def test_a_slip_in_a_column_of_numbers_is_named(tmp_path):
     bad = write(tmp_path / "bad.csv", body, ["a", "y"])
     said = r"\('1.5O' in line 6\) .* most are numbers: mend that line 6, or pass --ignore a"
     with pytest.raises(ValueError, match=said):
-        work.job(bad, good, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+        prepare(bad, good, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
 
 
 def test_trusted_labels_must_be_known(files, tmp_path):
@@ -177,7 +178,7 @@ def test_trusted_labels_must_be_known(files, tmp_path):
     body[3][4] = "new"
     trusted = write(tmp_path / "t.csv", body)
     with pytest.raises(ValueError, match="t.csv, line 5, has the label 'new', which"):
-        work.job(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+        prepare(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -195,7 +196,7 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
     path = tmp_path / "damaged.csv"
     path.write_bytes(data)
     try:
-        job = work.job(path, files[1], tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+        job = prepare(path, files[1], tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
         assert np.isfinite(job.data.x).all() and len(job.data.y) == len(job.table)
     except ValueError as error:
         assert str(error).endswith(".")
@@ -205,10 +206,10 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
 @given(text=st.text(max_size=80))
 @settings(max_examples=25, deadline=None)
 def test_no_text_becomes_markup(text):
-    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)])
+    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)], 0)
     finding = Finding(text, text, text, 0.9, 0.1, [(text, text)], None)
     plain = Finding("r", "r", "r", 0.9, 0.1, [("r", "r")], None)
-    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)])
+    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)], 0)
     tags = lambda html: (html.count("<"), html.count('"'))
     assert tags(page(summary, [finding])) == tags(page(quiet, [plain]))
 
@@ -218,7 +219,7 @@ def test_killed_and_resumed(files, tmp_path, monkeypatch, capsys):
     out, folder = tmp_path / "out.csv", tmp_path / "out.csv.checkpoint"
     words = [files[0], "--trusted", files[1], "-o", out, "--ignore", "id", "--steps", 300]
     code = "from bilevax.cli import main; main()"
-    source = str(pathlib.Path(work.__file__).parents[2])
+    source = str(pathlib.Path(bilevax.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, "-c", code, "clean", *map(str, words)],
         env=os.environ | {"PYTHONPATH": source, "JAX_ENABLE_X64": "1"},

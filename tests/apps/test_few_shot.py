@@ -115,7 +115,7 @@ def test_wrong_settings():
     with pytest.raises(ValueError, match="side of 16 to 31"):
         FewShotLearner().fit(TaskSampler(np.zeros((5, 4, 40, 40), np.uint8), 2, 1, 1))
     for name in ("filters", "T", "steps", "batch"):
-        with pytest.raises(ValueError, match=f"{name} must be a positive integer, got 0"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
             FewShotLearner(**{"filters": 2, "T": 2, "steps": 1} | {name: 0}).fit(TASKS)
     with pytest.raises(ValueError, match="gamma must be a number above 0"):
         FewShotLearner(gamma=-1.0).fit(TASKS)

@@ -22,18 +22,19 @@ def list_experiments() -> None:
 def run(
     name: Annotated[str, typer.Argument(help="An experiment, as `bilevax list` shows them.")],
     preset: Annotated[
-        Literal["quick", "paper"], typer.Option(help="Seconds on small data, or paper scale.")
+        Literal["quick", "paper"],
+        typer.Option(help="Seconds on small data, or the paper's size."),
     ] = "quick",
     rule: Annotated[
-        list[str] | None, typer.Option(help='As in --rule "Reverse(K=5)"; may be repeated.')
+        list[str] | None, typer.Option(help='A rule, as in --rule "Reverse(K=5)"; may be repeated.')
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of data and noise.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     steps: Annotated[int | None, typer.Option(help="Hyper-iterations.", min=1)] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run. Default: runs/NAME-PRESET-SEED.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are looked for.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder to look for data sets in.")] = None,
     stop_on_test: Annotated[
         bool,
         typer.Option(

@@ -28,7 +28,7 @@ from jaxtyping import Array
 from ... import _tree as tree
 from ..._hypergradient import hypergradient, solve
 from ..._models.episodes import Sampler, Task, split
-from ..._models.network import Hyper, cross_entropy, dynamics, f, first_lam, query, slowing_adam
+from ..._models.one_shot import Hyper, cross_entropy, dynamics, f, first_lam, query, slowing_adam
 from ..._outer.minimize import minimize
 from ..._rules.base import AbstractRule
 from ..._rules.parse import parse_rule
