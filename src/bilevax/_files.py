@@ -157,6 +157,12 @@ def zip_entries(archive: zipfile.ZipFile, limit: int) -> dict[str, zipfile.ZipIn
     return entries
 
 
+def npz_names(path: Path) -> set[str]:
+    """The names of the arrays of an npz file, without reading them."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        return {name.removesuffix(".npy") for name in archive.namelist()}
+
+
 def npz_arrays(path: Path, limit: int = 2**30) -> dict[str, np.ndarray]:
     """The arrays of an npz file; pickled ones are refused, and sizes that do not add up."""
     with reading(path):

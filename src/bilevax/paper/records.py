@@ -1,4 +1,4 @@
-"""Runs on disk: `config.toml`, `env.json`, `records.jsonl`. Imports no jax.
+"""Runs on disk: `config.toml`, `env.json`, `records.jsonl`.
 
 A run is a folder. Its records are flat JSON objects, one a line, only ever appended: a run
 that is killed loses at most the line it was writing, and that line is cut away when the run
@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -66,6 +66,18 @@ class Run:
         return [row for row in self.rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
+def holds_run(path: str | os.PathLike) -> bool:
+    """Whether a folder is a run, as far as it was begun.
+
+    !!! example
+
+        >>> from bilevax.paper import records
+        >>> records.holds_run("no/such/run")
+        False
+    """
+    return (Path(path) / CONFIG).is_file()
+
+
 def load(path: str | os.PathLike) -> Run:
     """Read a run.
 
@@ -104,8 +116,8 @@ def _instead(path: Path) -> str:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    whole, _ = _split(path)
-    for number, line in enumerate(whole.splitlines(), 1):
+    lines, _ = _split(path)
+    for number, line in enumerate(lines.splitlines(), 1):
         try:
             yield json.loads(line)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -122,14 +134,14 @@ def _split(path: Path) -> tuple[bytes, int]:
 class Records:
     """A run that is being written.
 
-    Rows are told apart by `keys`: one that is already there is not written again, so that a
-    run which resumes from a checkpoint may pass over the same ground.
-
     **Arguments:**
 
     - `path`: a folder of its own; it is made.
     - `config`: the settings, flat; without what is None.
-    - `resume`: go on with the run that is there, if it has the same settings.
+    - `keys`: the columns that tell rows apart. A row with the same values there as one that was
+        written is not written again, so that a run which resumes from a checkpoint may repeat
+        steps. Without keys every row is written.
+    - `resume`: continue the run that is there, if it has the same settings.
 
     !!! example
 
@@ -142,17 +154,22 @@ class Records:
         [{'kind': 'evaluation', 'step': 10, 'loss': 0.5}]
     """
 
-    def __init__(self, path: str | os.PathLike, config: Mapping[str, Any], *, resume: bool = False):
-        self.path = Path(path)
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        config: Mapping[str, Any],
+        *,
+        keys: Sequence[str] = (),
+        resume: bool = False,
+    ):
+        self.path, self._keys = Path(path), tuple(keys)
         self._config = {k: v for k, v in config.items() if v is not None}
         self._seen: set[tuple] = set()
-        if (self.path / CONFIG).exists():
-            self._go_on(resume)
+        if holds_run(self.path):
+            self._continue(resume)
         else:
             self._begin()
         self._file = open(self.path / ROWS, "ab")  # noqa: SIM115
-
-    keys = ("kind", "data", "objective", "rule", "K", "seed", "trial", "step", "y")
 
     def _begin(self) -> None:
         if self.path.exists() and any(self.path.iterdir()):
@@ -163,9 +180,9 @@ class Records:
         with atomic_write(self.path / CONFIG) as file:  # last: with it, the folder is a run
             file.write(toml(self._config).encode())
 
-    def _go_on(self, resume: bool) -> None:
+    def _continue(self, resume: bool) -> None:
         if not resume:
-            raise RunError(f"{self.path} holds a run; give --resume to go on, or another folder.")
+            raise RunError(f"{self.path} holds a run; give resume=True, or another folder.")
         there = load(self.path)
         other = sorted(k for k in there.config | self._config if not self._same(there.config, k))
         if other:
@@ -185,18 +202,18 @@ class Records:
         return plain(config.get(k)) == plain(self._config.get(k))
 
     def _key(self, row: Mapping[str, Any]) -> tuple:
-        return tuple(row.get(k) for k in self.keys)
+        return tuple(row.get(k) for k in self._keys)
 
-    def has(self, **where: Any) -> bool:
-        """Whether a row with exactly these keys is there."""
-        return self._key(where) in self._seen
+    def has(self, **key: Any) -> bool:
+        """Whether there is a row with exactly these values of the keys."""
+        return bool(self._keys) and self._key(key) in self._seen
 
     def add(self, **row: Any) -> None:
-        """Append a row, unless it is there; it is on disk when this returns."""
+        """Append a row, unless one with its keys is there; it is on disk when this returns."""
         self.extend([row])
 
     def extend(self, rows: Iterable[Row]) -> None:
-        """Append those rows that are not there; they are on disk when this returns."""
+        """Append rows, as `add` does; they are on disk when this returns."""
         for row in rows:
             if not self.has(**row):
                 self._seen.add(self._key(row))

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ..._models.interaction import Trial, trial
-from ..data import Split, cifar10, cifar100
-from ._corrupt import balanced
+from ...._models.interaction import Trial, trial
+from ...data import Split, cifar10, cifar100
+from .._balanced import balanced
 
 LOAD = {
     "cifar10": cifar10.features,

@@ -8,8 +8,8 @@ from typing import Any
 from ..._pages.chart import Series
 from ..._pages.palette import Colour
 from ..records import Row, Run, RunError
-from ._group import colours
-from ._rows import number, whole, word
+from .groups import colours
+from .rows import integer, number, word
 
 
 class Seeds:
@@ -28,13 +28,13 @@ class Seeds:
         self.rules = [rule for rule in self.colours if rule in self._rows]
 
     def _add(self, run: Run, row: Row) -> None:
-        rule, seed = word(row, "rule"), whole(row, "seed")
+        rule, seed = word(row, "rule"), integer(row, "seed")
         owner = self._owner.setdefault((rule, seed), run)
         if owner is not run:
             raise RunError(
                 f"{owner.path} and {run.path} both hold {rule} with seed {seed}; give one of them."
             )
-        self._rows.setdefault(rule, {}).setdefault(seed, {})[whole(row, "step")] = row
+        self._rows.setdefault(rule, {}).setdefault(seed, {})[integer(row, "step")] = row
 
     @property
     def several(self) -> bool:

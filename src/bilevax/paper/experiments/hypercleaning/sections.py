@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..._pages.chart import Axis, Chart, Series
-from ..._pages.palette import BLUE, MUTED, ORANGE
-from ..._pages.section import Section
-from ..._pages.table import Column, Table, spread
-from ..records import Row, Run
-from ._group import depth, group, suffix
-from ._seeds import Seeds
+from ...._pages.chart import Axis, Chart, Series
+from ...._pages.palette import BLUE, MUTED, ORANGE
+from ...._pages.section import Section
+from ...._pages.table import Column, Table, spread
+from ...records import Row, Run
+from ...report.groups import depth, group, suffix
+from ...report.seeds import Seeds
 
 PAPER = {
     1: ("87.50", "89.32", "0.413", "0.85"),

@@ -11,9 +11,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..._dynamics import AbstractDynamics, Equilibrium
-from ..._rules.base import AbstractRule, Channel, apply
-from ..._types import Context, Hyper, Objective, Params, Pull, State, Time
+from ...._dynamics import AbstractDynamics, Equilibrium
+from ...._rules.base import AbstractRule, Channel, apply
+from ...._types import Context, Hyper, Objective, Params, Pull, State, Time
 
 
 class Trials(AbstractDynamics):

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from ..._pages.chart import Axis, Chart, HeatMap, Series
-from ..._pages.clusters import order
-from ..._pages.section import Section
-from ..._pages.table import Column, Table, spread
-from ..records import Row, Run
-from ._group import depth, suffix
-from ._rows import number, numbers, whole, word
-from ._seeds import Seeds
+from ...._pages.chart import Axis, Chart, HeatMap, Series
+from ...._pages.clusters import order
+from ...._pages.section import Section
+from ...._pages.table import Column, Table, spread
+from ...records import Row, Run
+from ...report.groups import depth, suffix
+from ...report.rows import integer, number, numbers, word
+from ...report.seeds import Seeds
 
 PAPER = {
     "cifar10": {
@@ -122,7 +122,7 @@ class _Set:
             notes.append(LEAK)
         patience = self.run.config.get("patience")
         patience = patience if isinstance(patience, int) else 0
-        going = sum(whole(row, "step") - whole(row, "best_step") < patience for row in stops)
+        going = sum(integer(row, "step") - integer(row, "best_step") < patience for row in stops)
         if going:
             notes.append(
                 f"{going} of {len(stops)} trials had reached the last hyper-iteration before "
@@ -190,7 +190,7 @@ class _Set:
 
     def _matrix(self, rule: str) -> list[list[float]]:
         rows = self.run.of("interaction", data=self.data, rule=rule)
-        rows = sorted(rows, key=lambda row: whole(row, "y"))
+        rows = sorted(rows, key=lambda row: integer(row, "y"))
         return [numbers(row, "C") for row in rows] if len(rows) == len(self._names()) else []
 
     def _names(self) -> list[str]:

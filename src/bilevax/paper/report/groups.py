@@ -1,10 +1,11 @@
 """Runs that belong together, and the colours of what is compared in them."""
 
 import json
-import re
 from collections.abc import Collection, Iterable, Sequence
 
 from ..._pages.palette import OTHERS, Colour, shade
+from ..._rules.parse import parse_rule
+from ..._rules.reverse import Reverse
 from ..records import Run
 
 VARIED = ("seed", "rules")
@@ -33,10 +34,12 @@ def ladder(depths: Collection[int]) -> dict[int, Colour]:
 
 def depth(rule: str, T: int | None) -> int | None:
     """K of truncated back-propagation, T if it goes all the way; no other rule has one."""
-    found = re.fullmatch(r"\s*Reverse(?:\(\s*(?:K\s*=\s*(\d+)\s*)?\))?\s*", rule)
-    if not found:
+    try:
+        parsed = parse_rule(rule)
+    except ValueError:  # another word of its experiment, such as T=1
         return None
-    return int(found[1]) if found[1] else T
+    plain = isinstance(parsed, Reverse) and parsed == Reverse(K=parsed.K)
+    return (parsed.K or T) if plain else None
 
 
 def colours(rules: Sequence[str], T: int | None) -> dict[str, Colour]:

@@ -17,20 +17,22 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from ..._hypergradient import hypergradient
-from ..._models.interaction import dynamics, f, first_lam, interaction
-from ..._outer.minimize import minimize
-from ..._rules.base import AbstractRule
-from ..._rules.parse import parse_rule
-from ..._rules.reverse import Reverse
-from ..._types import Hyper
-from ..records import Records, Row
-from ._cost import costs
-from ._follow import announce, as_file
-from ._stall import Stall
-from ._task_data import Sample, load
-from ._task_watch import Watch, scores
-from ._trials import Each, Trials, total
+from ...._hypergradient import hypergradient
+from ...._models.interaction import dynamics, f, first_lam, interaction
+from ...._outer.minimize import minimize
+from ...._rules.base import AbstractRule
+from ...._rules.parse import parse_rule
+from ...._rules.reverse import Reverse
+from ...._types import Hyper
+from ...records import Records, Row
+from .._cost import costs
+from .._follow import announce, as_file
+from .best import Stall
+from .sample import Sample, load
+from .scores import Watch, scores
+from .trials import Each, Trials, total
+
+KEYS = ("kind", "data", "rule", "trial", "step", "y")
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,11 @@ class Config:
     """A trial stops after so many without improvement."""
     every: int = 25
     """Hyper-iterations between evaluations."""
-    leak: bool = False
+    stop_on_test: bool = False
     """Stop on test accuracy, as the paper did: what it then reports is not of unseen data."""
     seed: int = 0
     preset: str = "paper"
     experiment: str = "task-interaction"
-
-    @classmethod
-    def paper(cls) -> "Config":
-        return cls()
 
     @classmethod
     def quick(cls) -> "Config":
@@ -86,7 +84,7 @@ class Config:
 
     @property
     def criterion(self) -> str:
-        return "test_accuracy" if self.leak else "validation_accuracy"
+        return "test_accuracy" if self.stop_on_test else "validation_accuracy"
 
 
 def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None = None) -> None:
@@ -96,7 +94,7 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
         config.data[i], data_dir, config.m[i], config.trials, config.scale, config.seed
     )
     samples = [take(i) for i in range(len(config.data))]  # what is missing is said at once
-    with Records(out, asdict(config), resume=resume) as records:
+    with Records(out, asdict(config), keys=KEYS, resume=resume) as records:
         for i, sample in enumerate(samples):
             part = _Part(config, i, sample, records, out)
             for text, rule in rules.items():
@@ -120,8 +118,8 @@ class _Part:
     def follow(self, text: str, rule: AbstractRule) -> None:
         """One rule, until every trial has stalled."""
         steps, label = self.config.steps[self.i], {"data": self.name, "rule": text}
-        if self.records.has(kind="stop", **label, trial=self.config.trials - 1):
-            return
+        if self.records.has(kind="interaction", **label, y=len(self.sample.names) - 1):
+            return  # that is the last row of a rule
         announce(f"{self.name}, {text}: up to {steps} hyper-iterations")
         folder = self.folder / as_file(text)
         watch = Watch(self.records, label, self._measure(rule), self.config.criterion)
@@ -150,16 +148,16 @@ class _Part:
 
     def _end(self, label: Row, stall: Stall, numbers: dict[str, np.ndarray]) -> None:
         """What each trial is worth where its criterion was best, and the C it has there."""
-        C = np.mean(jax.vmap(lambda lam: interaction(lam)[0])(stall.lam), axis=0)
-        rows = ({"kind": "interaction", **label, "y": y, "C": row} for y, row in enumerate(C))
-        self.records.extend(rows)
         accuracies = {k: numbers[k] for k in ("test_accuracy", "validation_accuracy")}
-        self.records.extend(
+        stops = [
             {"kind": "stop", **label, "trial": i, "step": stall.ends[i]}
             | {"best_step": stall.best[i], "criterion": self.config.criterion}
             | {k: values[i] for k, values in accuracies.items()}
             for i in range(self.config.trials)
-        )
+        ]
+        C = np.mean(jax.vmap(lambda lam: interaction(lam)[0])(stall.lam), axis=0)
+        learned = [{"kind": "interaction", **label, "y": y, "C": row} for y, row in enumerate(C)]
+        self.records.extend(stops + learned)
 
     def cost(self, rules: dict[str, AbstractRule]) -> None:
         each = {text: Each(rule) for text, rule in rules.items()}

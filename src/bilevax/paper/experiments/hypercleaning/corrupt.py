@@ -1,8 +1,10 @@
-"""Classification data with wrong labels, as section 4.2.1 makes them. Imports no jax."""
+"""Classification data with wrong labels, as section 4.2.1 makes them."""
 
 from typing import NamedTuple
 
 import numpy as np
+
+from .._balanced import balanced
 
 
 class Corrupted(NamedTuple):
@@ -33,20 +35,3 @@ def corrupt(
     given = np.where(drawn, rng.integers(classes, size=train), y[first])
     x = np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1)
     return Corrupted(x[first], given, given != y[first], x[second], y[second], x[rest], y[rest])
-
-
-def balanced(
-    y: np.ndarray, sizes: tuple[int, ...], rng: np.random.Generator
-) -> tuple[np.ndarray, ...]:
-    """Rows of parts that hold each class equally often (but for a remainder), and of the rest."""
-    classes = int(y.max()) + 1
-    rows = [rng.permutation(np.flatnonzero(y == c)) for c in range(classes)]
-    parts, used = [], [0] * classes
-    for size in sizes:
-        take = [size // classes + (c < size % classes) for c in range(classes)]
-        if any(used[c] + take[c] > len(rows[c]) for c in range(classes)):
-            raise ValueError(f"{size} class-balanced examples are more than there are; take fewer.")
-        part = np.concatenate([rows[c][used[c] : used[c] + take[c]] for c in range(classes)])
-        parts.append(rng.permutation(part))
-        used = [u + t for u, t in zip(used, take, strict=True)]
-    return *parts, np.concatenate([rows[c][used[c] :] for c in range(classes)])

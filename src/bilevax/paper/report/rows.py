@@ -16,7 +16,7 @@ def number(row: Row, key: str) -> float:
     return float(value)
 
 
-def whole(row: Row, key: str) -> int:
+def integer(row: Row, key: str) -> int:
     """A whole number, which must be there."""
     value = number(row, key)
     if not value.is_integer():

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from ..._pages.chart import Axis, Chart, Contour, Series
-from ..._pages.palette import BLUE, MUTED, ORANGE, RED
-from ..._pages.section import Section
-from ..._pages.table import Column, Table
-from ..records import Row, Run
-from ._group import ladder, suffix
-from ._plane import Grid, crop, directions, window
-from ._rows import number, numbers, short, whole
+from ...._pages.chart import Axis, Chart, Contour, Series
+from ...._pages.palette import BLUE, MUTED, ORANGE, RED
+from ...._pages.section import Section
+from ...._pages.table import Column, Table
+from ...records import Row, Run
+from ...report.groups import ladder, suffix
+from ...report.rows import integer, number, numbers, short
+from .plane import Grid, crop, directions, window
 
 NAMES = {"f": "f", "f~": "f̃"}
 FILES = {"f": "f", "f~": "f-tilde"}
@@ -36,7 +36,7 @@ class _Toy:
         self.run, self.end = run, end
         self.where = f" ({run.path.name})" if several else ""
         rows = run.of("iterate") + run.of("descent")
-        self.colours = ladder({whole(row, "K") for row in rows})
+        self.colours = ladder({integer(row, "K") for row in rows})
 
     def sections(self) -> list[Section]:
         return [
@@ -79,8 +79,8 @@ class _Toy:
         )  # fmt: skip
 
     def bias(self) -> Chart | None:
-        rows = sorted(self.run.of("bias"), key=lambda row: whole(row, "K"))
-        K = [whole(row, "K") for row in rows]
+        rows = sorted(self.run.of("bias"), key=lambda row: integer(row, "K"))
+        K = [integer(row, "K") for row in rows]
         line = lambda key, *style: Series(K, _column(rows, key), *style)
         error, bound = line("bias", "error", BLUE), line("bound", "bound (10)", MUTED, True)
         limits = _decades([*error.y, *bound.y])
@@ -175,14 +175,14 @@ class _Toy:
 
     def _by_K(self, kind: str, objective: str, key: str) -> tuple[Series, ...]:
         return tuple(
-            Series([whole(row, "step") for row in rows], _column(rows, key), str(K), colour)
+            Series([integer(row, "step") for row in rows], _column(rows, key), str(K), colour)
             for K, colour in self.colours.items()
             if (rows := _in_order(self.run.of(kind, objective=objective, K=K)))
         )
 
 
 def _in_order(rows: list[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: whole(row, "step"))
+    return sorted(rows, key=lambda row: integer(row, "step"))
 
 
 def _column(rows: Sequence[Row], key: str) -> list[float]:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from math import isfinite
 from statistics import fmean
 
-from ..._pages.chart import Axis, Chart, Series
-from ..._pages.palette import BLUE, ORANGE, TEAL
-from ..._pages.section import Section
-from ..._pages.table import Column, Table, spread
-from ..records import Row, Run
-from ._group import VARIED, depth, group, suffix
-from ._rows import number, whole, word
-from ._seeds import Seeds
+from ...._pages.chart import Axis, Chart, Series
+from ...._pages.palette import BLUE, ORANGE, TEAL
+from ...._pages.section import Section
+from ...._pages.table import Column, Table, spread
+from ...records import Row, Run
+from ...report.groups import VARIED, depth, group, suffix
+from ...report.rows import integer, number, word
+from ...report.seeds import Seeds
 
 PAPER = {
     "1": ("95.6", "97.7", "0.4"),
@@ -169,7 +169,7 @@ class _Length:
         curves = []
         for objective in sorted({word(row, "objective") for row in rows}):
             there = [row for row in rows if row.get("objective") == objective]
-            x = sorted({whole(row, "K") for row in there})
+            x = sorted({integer(row, "K") for row in there})
             label = "ρ as learned" if objective == "regularised" else objective.replace("rho", "ρ")
             colour, dashed = OBJECTIVES.get(objective, TEAL), objective not in OBJECTIVES
             curves.append(Series(x, [_mean(there, K) for K in x], label, colour, dashed))

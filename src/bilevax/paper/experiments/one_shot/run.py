@@ -25,25 +25,26 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from ... import _tree as tree
-from ..._hypergradient import hypergradient, solve
-from ..._models.episodes import Sampler, Task, split
-from ..._models.one_shot import Hyper, cross_entropy, dynamics, f, first_lam, query, slowing_adam
-from ..._outer.minimize import minimize
-from ..._rules.base import AbstractRule
-from ..._rules.parse import parse_rule
-from ..._rules.reverse import Reverse
-from ...diagnostics import diagnose
-from ..data import glyphs, omniglot
-from ..records import Records
-from ._cost import costs
-from ._follow import Numbers, follow
+from .... import _tree as tree
+from ...._hypergradient import hypergradient, solve
+from ...._models.episodes import Sampler, Task, split
+from ...._models.one_shot import Hyper, cross_entropy, dynamics, f, first_lam, query, slowing_adam
+from ...._outer.minimize import minimize
+from ...._rules.base import AbstractRule
+from ...._rules.parse import parse_rule
+from ...._rules.reverse import Reverse
+from ....diagnostics import diagnose
+from ...data import glyphs, omniglot
+from ...records import Records
+from .._cost import costs
+from .._follow import Numbers, follow
 
 LOAD = {
     "omniglot": lambda data_dir: omniglot.load(data_dir, size=28).images,
     "glyphs": lambda data_dir: glyphs.load(characters=140),
 }
 XI = dynamics()
+KEYS = ("kind", "rule", "seed", "step", "objective", "K")
 NOTHING = -80.0
 """A logarithm of rho for which rho is 0 to every digit."""
 
@@ -91,10 +92,6 @@ class Config:
     seed: int = 0
     preset: str = "paper"
     experiment: str = "one-shot"
-
-    @classmethod
-    def paper(cls) -> "Config":
-        return cls()
 
     @classmethod
     def quick(cls) -> "Config":
@@ -228,7 +225,7 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
     plans = {text: read_rule(text) for text in config.rules}
     study = Study(config, data_dir)
     adam = slowing_adam(config.steps, config.rate, config.slow)
-    with Records(out, asdict(config), resume=resume) as records:
+    with Records(out, asdict(config), keys=KEYS, resume=resume) as records:
         for text, (rule, horizon) in plans.items():
             T = horizon or config.T
             evaluate = partial(study.evaluate, rule, T)
