@@ -45,15 +45,17 @@ class FewShotLearner(BaseEstimator):
 
     **Arguments:**
 
-    - `filters`: of each of the four convolutions.
+    - `filters`: channels of each of the four convolutions.
     - `T`: inner steps, in `fit` and in `adapt`.
     - `rule`: the hypergradient. Default: `Reverse(K=5)`, or all steps if T is less.
-    - `steps`: hyper-iterations; each sees `batch` tasks.
-    - `hyper_rate`: of Adam, decaying; a tenth of it for the logarithms of rho and gamma.
-    - `rho`, `gamma`: strength of the pull and inner step size, to begin with.
-    - `random_state`: of the first weights and of the tasks.
-    - `progress`: show a progress bar. Default: on a terminal.
-    - `checkpoint_dir`: save the run here, and go on from what is there.
+    - `steps`: hyper-iterations.
+    - `batch`: tasks in a hyper-iteration.
+    - `hyper_rate`: first learning rate of Adam, which decays; a tenth of it for the logarithms of
+        rho and gamma.
+    - `rho`, `gamma`: first strength of the pull, and first inner step size.
+    - `random_state`: random seed of the first weights and of the tasks.
+    - `progress`: show a progress bar; None shows one on a terminal.
+    - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
     After `fit`: `lam_`, `ways_`, `size_` (the side of an image), `history_`.
 
@@ -97,7 +99,7 @@ class FewShotLearner(BaseEstimator):
         self.checkpoint_dir = checkpoint_dir
 
     def fit(self, tasks: Any, y: None = None) -> Self:
-        """Learn to learn.
+        """Learn from tasks how to learn from few examples.
 
         **Arguments:**
 

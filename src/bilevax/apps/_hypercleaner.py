@@ -38,17 +38,18 @@ class HyperCleaner(AbstractClassifier):
         order. Default: a linear model.
     - `rule`: the hypergradient. Default: chosen by one diagnosis at the start, `diagnosis_`.
     - `T`: inner steps. Default: 100; with minibatches at least twice through the rows.
-    - `learning_rate`: of the inner steps. Default: one over the largest curvature, measured.
+    - `learning_rate`: step size of the inner descent. Default: one over the largest curvature,
+        measured.
     - `steps`: hyper-iterations, steps of Adam on lam.
-    - `hyper_rate`: of Adam.
-    - `weight_decay`: of |w|^2 in the inner loss.
-    - `threshold`: a row is suspect if the final classifier gives its label a probability below.
+    - `hyper_rate`: learning rate of Adam.
+    - `weight_decay`: factor of |w|^2 in the inner loss.
+    - `threshold`: a row is suspect if the final classifier gives its label a smaller probability.
     - `standardize`: bring columns to mean 0 and deviation 1 (no value beyond 10).
     - `use_trusted`: train the final classifier on the trusted rows too.
     - `batch_size`: rows in an inner step and in the outer loss. Default: all of them.
-    - `random_state`: of the minibatches.
-    - `progress`: show a progress bar. Default: on a terminal.
-    - `checkpoint_dir`: save the run here, and go on from what is there.
+    - `random_state`: random seed of the minibatches.
+    - `progress`: show a progress bar; None shows one on a terminal.
+    - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
     After `fit`: `weights_`, sigmoid(lam_i) of each training row; `suspect_`, a mask of them;
     `belief_`, the probability that the final classifier gives to their labels (the paper's own
@@ -103,7 +104,7 @@ class HyperCleaner(AbstractClassifier):
         self.checkpoint_dir = checkpoint_dir
 
     def fit(self, X: Any, y: Any, X_trusted: Any = None, y_trusted: Any = None) -> Self:
-        """Clean.
+        """Weigh the rows, and learn from them.
 
         **Arguments:**
 
@@ -156,13 +157,15 @@ class HyperCleaner(AbstractClassifier):
         return jax.tree.map(jnp.asarray, check.floating(w, "w")), apply
 
     def _minimize(self, p: Cleaning) -> Result:
-        self.diagnosis_ = diagnosis_of(p) if self.rule is None else None
-        self.rule_ = self.rule if self.diagnosis_ is None else rule_of(self.diagnosis_, p)
+        self.diagnosis_, self.rule_ = None, self.rule
+        if self.rule is None:
+            self.diagnosis_ = diagnosis_of(p)
+            self.rule_ = rule_of(self.diagnosis_, p)
         steps = inputs.integer(self.steps, "steps")
         return minimize(
             p.f,
             p.xi,
-            self.rule_,
+            self.rule_,  # pyright: ignore[reportArgumentType]
             p.lam,
             T=p.T,
             steps=steps,

@@ -31,15 +31,16 @@ class TaskInteraction(AbstractClassifier):
 
     - `rule`: the hypergradient. Default: full back-propagation; `Reverse(K=5)` is faster.
     - `T`: inner steps.
-    - `learning_rate`: of the inner steps; columns are scaled so that 1 is the largest curvature.
+    - `learning_rate`: step size of the inner descent; columns are scaled so that the largest
+        curvature is 1.
     - `steps`: hyper-iterations, steps of Adam on C.
-    - `hyper_rate`: of Adam.
-    - `start`: every C_ij, and the weight decay rho, at the start.
+    - `hyper_rate`: learning rate of Adam.
+    - `start`: first value of every C_ij and of the weight decay rho.
     - `standardize`: bring columns to mean 0 and deviation 1 (no value beyond 10), then scale.
     - `refit`: train the final classifier on the validation rows too.
-    - `random_state`: of the rows that are held out where no validation set is given.
-    - `progress`: show a progress bar. Default: not.
-    - `checkpoint_dir`: save the run here, and go on from what is there.
+    - `random_state`: random seed of the rows that are held out if no validation set is given.
+    - `progress`: show a progress bar; None shows one on a terminal.
+    - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
     After `fit`: `interaction_`, C in the order of `classes_`, 0 on the diagonal; `rho_`;
     `held_out_`, the rows of X that served for validation, or None where a set was given;
