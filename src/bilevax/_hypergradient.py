@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from . import _tree as tree
+from ._compile import weak_jit, weakly
 from ._dynamics import AbstractDynamics
 from ._errors import check
 from ._rules.base import AbstractRule, apply
@@ -88,7 +89,7 @@ def estimate(
     return Estimate(value, tree.add(direct, indirect), w, report)
 
 
-@eqx.filter_jit
+@weak_jit
 def _checked(f, xi, rule, lam, S, T):
     require_visible(rule, xi, lam, S, T, f)
     out = estimate(f, xi, rule, lam, S, T)
@@ -135,20 +136,24 @@ def solve(
     return _solve(xi, lam, S, rule, check.horizon(T))
 
 
-@eqx.filter_jit
+@weak_jit
 def _solve(xi, lam, S, rule, T):
-    """The one place with a custom derivative; everything it depends on is an argument."""
+    """The one place with a custom derivative; everything it depends on is an argument.
+
+    A traced program keeps the functions of its custom derivatives: they hold xi weakly.
+    """
     fixed, static = eqx.partition((xi, S), eqx.is_array)
+    static = weakly(static)
 
     def run(lam, fixed):
-        xi, S = eqx.combine(fixed, static)
+        xi, S = eqx.combine(fixed, static())
         w, pull = apply(rule, xi, lam, S, T)
         return check.finite(w, ~tree.all_finite(w)[None], [check.diverged(T)]), pull
 
     def forward(lam, fixed):
         check.unperturbed(fixed, ("xi", "S"))
         lam, fixed = jax.tree.map(lambda x: x.value, (lam, fixed))
-        xi, S = eqx.combine(fixed, static)
+        xi, S = eqx.combine(fixed, static())
         require_visible(rule, xi, lam, S, T, None)
         w, pull = run(lam, fixed)
         arrays, rest = eqx.partition(eqx.filter_closure_convert(pull, w), eqx.is_array)

@@ -151,7 +151,7 @@ def test_warm_start_has_no_initialisation_to_learn():
 
 def test_warm_start_of_an_unknown_state_is_refused():
     xi = bx.Dynamics(lambda lam, S: (lam, lam), lambda s, lam, S, t: s, lambda s: s[0])
-    with pytest.raises(TypeError, match="warm_start=True needs to start Dynamics from a given w"):
+    with pytest.raises(TypeError, match="which Dynamics cannot"):
         run(bx.Reverse(), f=lambda w, lam, S: jnp.sum(w), xi=xi, warm_start=True)
 
 

@@ -1,5 +1,6 @@
 """Gradient descent on g by any optax optimizer."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from jaxtyping import PyTree
 
 from .._errors import check
 from .._types import Context, Hyper, Objective, Params, State, Time
-from .base import AbstractDynamics, Equilibrium
+from .base import AbstractDynamics, Equilibrium, constant
 
 
 class Iterate(NamedTuple):
@@ -21,7 +22,7 @@ class Iterate(NamedTuple):
     opt: PyTree
 
 
-def whole(S: Context, t: Time) -> Context:
+def all_of(S: Context, t: Time) -> Context:
     """The default of `Descent.sample`: every step sees the whole context."""
     del t
     return S
@@ -53,7 +54,7 @@ class Descent(AbstractDynamics):
     g: Objective
     init: Callable[[Hyper, Context], Params]
     opt: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation]
-    sample: Callable[[Context, Time], Context] = eqx.field(default=whole)
+    sample: Callable[[Context, Time], Context] = eqx.field(default=all_of)
 
     def __check_init__(self):
         check.function(self.g, "g", "(w, lam, S) -> scalar")
@@ -84,6 +85,9 @@ class Descent(AbstractDynamics):
         tags = frozenset({lx.symmetric_tag, lx.positive_semidefinite_tag})
         residual = lambda w, lam: gradient(w, lam, S)
         return Equilibrium(s.w, residual, lambda w: w, tags)
+
+    def at(self, w: Params) -> "Descent":
+        return dataclasses.replace(self, init=constant(w))
 
     def _objective(self, w: Params, lam: Hyper, S: Context):
         return check.scalar(self.g(w, lam, S), "g")

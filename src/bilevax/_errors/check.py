@@ -256,6 +256,14 @@ def needs_symmetry(solver: Any) -> NoReturn:
     )
 
 
+def cannot_start_at(xi: Any) -> NoReturn:
+    raise TypeError(
+        f"warm_start=True starts the inner loop at a given w, which {type(xi).__name__} cannot: "
+        "Descent can, Dynamics can if its whole state is w (leave out params, and let f pick what "
+        "it reads), and an algorithm of your own can if it defines at(w)."
+    )
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} itself (write {value.__name__}(...))"

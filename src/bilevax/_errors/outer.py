@@ -93,14 +93,6 @@ def stopped(error: BaseException, where: str, result: Any) -> None:
     error.add_note(f"bilevax: the run so far ({steps}) is this error's .result. {where}".rstrip())
 
 
-def cannot_warm(xi: Any) -> NoReturn:
-    raise TypeError(
-        f"warm_start=True needs to start {type(xi).__name__} from a given w, which it can for "
-        "Descent, and for Dynamics whose whole state is w (leave out params, and let f pick "
-        "what it reads)."
-    )
-
-
 def warm_start_hides(error: ValueError) -> NoReturn:
     raise ValueError(
         "warm_start=True begins every inner loop at the last w_T, so that init is not "

@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
-from .._dynamics import Descent, whole
+from .._dynamics import Descent, all_of
 from .._loop import unroll
 from .._types import Context, Hyper, Params
 from .rows import Rows, cross_entropy, descent
@@ -113,7 +113,7 @@ def cleaning(
     key: Array,
 ) -> Cleaning:
     """The problem with a step size of one, for `at_rate` to set."""
-    xi = descent(Inner(apply), w, 1.0, whole if size is None else Batches(size))
+    xi = descent(Inner(apply), w, 1.0, all_of if size is None else Batches(size))
     S = {"train": train, "trusted": trusted, "decay": jnp.asarray(decay, jnp.float32)}
     S |= {"unit": jnp.ones((), jnp.float32), "key": key}
     lam = jnp.zeros(train.y.shape[0], jnp.float32)

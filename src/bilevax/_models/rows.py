@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from .._dynamics import Descent, constant, whole
+from .._dynamics import Descent, all_of, constant
 from .._types import Hyper, Objective, Params
 
 
@@ -27,7 +27,7 @@ def cross_entropy(logits: Float[Array, "n c"], y: Int[Array, " n"]) -> Float[Arr
     return optax.softmax_cross_entropy_with_integer_labels(logits, y)
 
 
-def descent(g: Objective, w: Params, gamma: Any, sample: Any = whole) -> Descent:
+def descent(g: Objective, w: Params, gamma: Any, sample: Any = all_of) -> Descent:
     """Gradient descent on g from w. Every step size runs the same program: it is an array."""
     rate = jnp.asarray(gamma, jnp.float32)
     return Descent(g, constant(w), jax.tree_util.Partial(_sgd, rate), sample)

@@ -12,8 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Int, PyTree
 
 from .. import _tree as tree
-from .._dynamics import AbstractDynamics, Descent, Dynamics, Prepared, constant, everything
-from .._errors import outer as check
+from .._dynamics import AbstractDynamics
 from .._hypergradient import estimate
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective, Params, Report
@@ -139,19 +138,8 @@ def _one(outer: Outer, lam: Hyper, tau: Int[Array, ""], w: Params | None, S: Any
     xi = outer.xi
     if outer.warm:
         first = xi.read(xi.start(lam, S))
-        xi = warmed(xi, jax.tree.map(lambda a, b: jnp.where(tau == 0, a, b), first, w))
+        xi = xi.at(jax.tree.map(lambda a, b: jnp.where(tau == 0, a, b), first, w))
     out = estimate(outer.f, xi, outer.rule, lam, S, outer.T)
     bad = jnp.stack([~tree.all_finite(x) for x in (out.w, out.value, out.h)])
     report = {name: jnp.asarray(a, tree.widest(lam)) for name, a in out.report.items()}
     return (out.value, out.h, report, bad.astype(jnp.int32)), out.w if outer.warm else None
-
-
-def warmed(xi: AbstractDynamics, w: Params) -> AbstractDynamics:
-    """xi started at w, which does not depend on lam: B_0 = 0 under every rule."""
-    if isinstance(xi, Prepared):
-        return Prepared(xi.prepare, warmed(xi.xi, w))
-    if isinstance(xi, Descent):
-        return Descent(xi.g, constant(w), xi.opt, xi.sample)
-    if isinstance(xi, Dynamics) and xi.params is everything:
-        return Dynamics(constant(w), xi.step, xi.params)
-    check.cannot_warm(xi)

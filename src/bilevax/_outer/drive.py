@@ -14,7 +14,7 @@ from .._errors import check as base
 from .._errors import outer as check
 from .._types import Context, Hyper, Params
 from .._visible import require_visible
-from .average import Outer, warmed
+from .average import Outer
 from .checkpoints import Checkpoints
 from .contexts import Position, Reader, Stream
 from .journal import Journal, filled, named
@@ -142,7 +142,7 @@ def _example(outer: Outer, reader: Reader | None) -> Context:
 def _require_visible(outer: Outer, lam: Hyper, S: Context) -> None:
     if not outer.warm:
         return require_visible(outer.rule, outer.xi, lam, S, outer.T, outer.f)
-    xi = warmed(outer.xi, outer.xi.read(outer.xi.start(lam, S)))
+    xi = outer.xi.at(outer.xi.read(outer.xi.start(lam, S)))
     try:  # nothing is seen through the initialisation
         require_visible(outer.rule, xi, lam, S, outer.T, outer.f)
     except ValueError as error:

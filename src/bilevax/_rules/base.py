@@ -14,7 +14,7 @@ import enum
 import equinox as eqx
 import jax
 
-from .._dynamics import AbstractDynamics, Prepared
+from .._dynamics import AbstractDynamics
 from .._types import Context, Hyper, Params, Pull
 
 
@@ -66,14 +66,12 @@ class AbstractRule(eqx.Module):
 def apply(
     rule: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
 ) -> tuple[Params, Pull]:
-    """`rule.vjp`, with what an inner algorithm prepares taken out of its loop."""
-    if not isinstance(xi, Prepared):
-        return rule.vjp(xi, lam, S, T)
-    mu, back = jax.vjp(lambda lam: xi.mu(lam, S), lam)
-    w, pull_mu = apply(rule, xi.xi, mu, S, T)
+    """`rule.vjp` of the algorithm's loop, and the pullback of what it computes once before."""
+    mu, pull_mu = jax.vjp(lambda lam: xi.mu(lam, S), lam)
+    w, pull_loop = rule.vjp(xi.loop(), mu, S, T)
 
     def pull(alpha: Params):
-        mu_bar, report = pull_mu(alpha)
-        return back(mu_bar)[0], report
+        mu_bar, report = pull_loop(alpha)
+        return pull_mu(mu_bar)[0], report
 
     return w, pull
