@@ -17,6 +17,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
+from .._compile import weak_jit
 from .._dynamics import Descent, all_of
 from .._loop import unroll
 from .._types import Context, Hyper, Params
@@ -26,6 +27,8 @@ Apply = Callable[[Params, Array], Array]
 
 ALL = 30.0
 """A lam whose weight is one."""
+PRODUCTS = 20
+"""Power iterations for the largest curvature."""
 
 
 class Inner(eqx.Module):
@@ -120,20 +123,20 @@ def cleaning(
     return Cleaning(Outer(apply), xi, lam, S, T, size)
 
 
-@eqx.filter_jit
+@weak_jit
 def train(p: Cleaning, lam: Hyper) -> Params:
     """w_T; not finite if the step size is too large."""
     return p.xi.read(unroll(p.xi, lam, p.S, p.xi.start(lam, p.S), 0, p.T))
 
 
-@eqx.filter_jit
+@weak_jit
 def belief(p: Cleaning, w: Params) -> Float[Array, " n"]:
     """The probability that the model gives to the label of each row."""
     return jnp.exp(-cross_entropy(p.f.apply(w, p.S["train"].x), p.S["train"].y))
 
 
-@eqx.filter_jit
-def smoothness(p: Cleaning, w: Params, lam: Hyper, products: int = 20) -> Float[Array, ""]:
+@weak_jit
+def smoothness(p: Cleaning, w: Params, lam: Hyper) -> Float[Array, ""]:
     """The largest curvature of g at w, by power iterations, on what step 0 sees."""
     S = p.xi.sample(p.S, jnp.zeros((), jnp.int32))
     gradient = jax.grad(lambda w: p.xi.g(w, lam, S))
@@ -145,4 +148,4 @@ def smoothness(p: Cleaning, w: Params, lam: Hyper, products: int = 20) -> Float[
         v = jax.jvp(gradient, (w,), (v,))[1]
         return v, tree.norm(v)
 
-    return lax.fori_loop(0, products, body, (v, jnp.zeros((), tree.widest(w))))[1]
+    return lax.fori_loop(0, PRODUCTS, body, (v, jnp.zeros((), tree.widest(w))))[1]

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .._compile import weak_jit
 from .._hypergradient import solve
 from .._models.convolution import patches
 from .._models.episodes import Task
@@ -25,6 +25,7 @@ from .._models.one_shot import (
     represent,
     slowing_adam,
 )
+from .._models.optimizer import with_arrays
 from .._outer.minimize import minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
@@ -113,9 +114,10 @@ class FewShotLearner(BaseEstimator):
         lam = first_lam(keys[0], self.ways_, inputs.integer(self.filters, "filters"), rho, gamma)
         T, steps = inputs.integer(self.T, "T"), inputs.integer(self.steps, "steps")
         rule = self.rule if self.rule is not None else Reverse(K=5) if T > 5 else Reverse()
+        rate = inputs.number(self.hyper_rate, "hyper_rate")
         result = minimize(
             f, XI, rule, lam, T=T, steps=steps, contexts=tasks, key=keys[1],
-            optimizer=slowing_adam(steps, inputs.number(self.hyper_rate, "hyper_rate")),
+            optimizer=with_arrays(slowing_adam, steps, jnp.asarray(rate)),
             batch=inputs.integer(self.batch, "batch"), at_once=1, progress=self.progress,
             checkpoint_dir=self.checkpoint_dir,
         )  # fmt: skip
@@ -195,7 +197,7 @@ def _first_outputs(lam: Hyper, n: int) -> Hyper:
     return lam | {"c": lam["c"] | {"linear": linear}}
 
 
-@eqx.filter_jit
+@weak_jit
 def _adapt(lam: Hyper, x: Array, y: Array, T: int) -> Any:
     return solve(XI, lam, Task(x, y, x, y), T=T)
 

@@ -5,12 +5,12 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array
 
 from .._errors import check
 from .._hypergradient import solve
 from .._models.cleaning import Cleaning, Contexts, belief, cleaning
+from .._models.optimizer import adam
 from .._models.rows import Rows, linear
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
@@ -169,7 +169,7 @@ class HyperCleaner(AbstractClassifier):
             p.lam,
             T=p.T,
             steps=steps,
-            optimizer=optax.adam(inputs.number(self.hyper_rate, "hyper_rate")),
+            optimizer=adam(inputs.number(self.hyper_rate, "hyper_rate")),
             S=p.S if p.size is None else None,
             contexts=None if p.size is None else Contexts(p.S, p.size),
             key=None if p.size is None else p.S["key"],

@@ -4,13 +4,13 @@ from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
-import optax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._dynamics import Descent
 from .._hypergradient import solve
 from .._models.interaction import f_rows, first_lam, g_rows, interaction
+from .._models.optimizer import adam
 from .._models.rows import Rows, descent, linear
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
@@ -144,7 +144,7 @@ class TaskInteraction(AbstractClassifier):
             lam,
             T=inputs.integer(self.T, "T"),
             steps=steps,
-            optimizer=optax.adam(inputs.number(self.hyper_rate, "hyper_rate")),
+            optimizer=adam(inputs.number(self.hyper_rate, "hyper_rate")),
             S=S,
             progress=self.progress,
             checkpoint_dir=self.checkpoint_dir,
