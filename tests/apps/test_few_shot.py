@@ -21,7 +21,7 @@ NAMES = np.array(["aleph", "beth", "gimel", "daleth"])
 def learner():
     """Fitted to a sampler of one's own: any function of a key that gives a task."""
     own = lambda key: TASKS(jax.random.fold_in(key, 1))
-    return FewShotLearner(filters=4, T=3, steps=40, batch=2, hyper_rate=0.03).fit(own)
+    return FewShotLearner(filters=4, T=4, steps=80, batch=2, hyper_rate=0.03).fit(own)
 
 
 def accuracy(learner, characters, drawings=1):
