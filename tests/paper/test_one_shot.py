@@ -14,7 +14,8 @@ from jax import lax
 from typer.testing import CliRunner
 
 import bilevax as bx
-from bilevax._models import convolution, network
+from bilevax._models import convolution
+from bilevax._models import one_shot as network
 from bilevax._models.episodes import Sampler, Task, split
 from bilevax.cli._app import app
 from bilevax.paper.data import glyphs
