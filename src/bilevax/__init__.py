@@ -16,7 +16,7 @@ Swapping the method is changing one argument:
     forward mode                    Forward()                  every step, no history
     implicit differentiation        Implicit()                 the optimum alone
     Neumann series                  Neumann(K=10)              the optimum, 10 terms
-    depth by tolerance              Adaptive(rtol=0.01, max_K=50)
+    depth by tolerance              AdaptiveReverse(rtol=0.01, max_K=50)
     all steps, compressed           Krylov(pieces=2, rank=4)   a few products for all terms
     the same by tolerance           AdaptiveKrylov(rtol=0.1)
 """
@@ -40,7 +40,7 @@ from ._outer.minimize import Result as Result
 from ._outer.minimize import minimize as minimize
 from ._outer.step_size import decaying as decaying
 from ._outer.step_size import first_update as first_update
-from ._rules.adaptive import Adaptive as Adaptive
+from ._rules.adaptive import AdaptiveReverse as AdaptiveReverse
 from ._rules.base import AbstractRule as AbstractRule
 from ._rules.base import Channel as Channel
 from ._rules.citation import citation as citation

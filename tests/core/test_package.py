@@ -28,7 +28,7 @@ CITED = [
     (bx.Implicit(), ["shaban2019", "pedregosa2016"]),
     (bx.Implicit(lx.LU()), ["shaban2019", "pedregosa2016"]),
     (bx.Neumann(K=3), ["shaban2019", "lorraine2020"]),
-    (bx.Adaptive(0.1, 5), ["shaban2019"]),
+    (bx.AdaptiveReverse(0.1, 5), ["shaban2019"]),
     (bx.Krylov(), ["shaban2019", "saad1992"]),
     (bx.AdaptiveKrylov(), ["shaban2019", "saad1992"]),
 ]

@@ -54,6 +54,31 @@ def depth(rule: Any, K: int, T: int) -> None:
         )
 
 
+def exact_steps(rule: Any, n: int, T: int) -> None:
+    if n > T:
+        raise ValueError(
+            f"{rule!r} takes K + head = {n} steps exactly, but the inner loop has only T = {T}: "
+            f"lower K + head to at most {T}, raise T, or use Reverse() for every step."
+        )
+
+
+def power_of_two(value: Any, name: str) -> None:
+    integer(value, name, "one piece covers the whole horizon")
+    if value & (value - 1):
+        near = 1 << (value.bit_length() - 1)
+        raise ValueError(f"{name} must be a power of two, got {value}: give {near} or {2 * near}.")
+
+
+def real(x: PyTree, rule: Any) -> None:
+    """Inner products of complex cotangents are not what a Krylov space needs."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(x):
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise TypeError(
+                f"{rule!r} needs a real state, but {name_of('state', path)} is {leaf.dtype}: keep "
+                "real and imaginary parts as two arrays, or use Reverse(segment=...)."
+            )
+
+
 def function(value: Any, name: str, form: str, remedy: str = "") -> None:
     if not callable(value):
         tail = f"; {remedy}" if remedy else ""
@@ -222,8 +247,8 @@ class ToleranceWarning(UserWarning):
         >>> p = problems.quadratic(T=40)
         >>> with warnings.catch_warnings(record=True) as said:
         ...     warnings.simplefilter("always")
-        ...     h = bx.hypergradient(p.f, p.xi, bx.Adaptive(1e-6, max_K=5), T=p.T)(p.lam, p.S).h
-        ...     h = h.block_until_ready()
+        ...     hg = bx.hypergradient(p.f, p.xi, bx.AdaptiveReverse(1e-6, max_K=5), T=p.T)
+        ...     h = hg(p.lam, p.S).h.block_until_ready()
         >>> said[0].category is bx.ToleranceWarning
         True
     """
