@@ -57,7 +57,7 @@ class Broken(bx.AbstractRule):
         return w, pull
 
     def sees(self):
-        return bx.Channel.START | bx.Channel.STEP
+        return bx.extend.Channel.START | bx.extend.Channel.STEP
 
 
 @pytest.mark.parametrize(
