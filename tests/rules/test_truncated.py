@@ -10,6 +10,7 @@ from oracle import assert_close, exact, partial_sums
 
 import bilevax as bx
 from bilevax import problems
+from bilevax.testing._battery import in_turn
 
 T = 4
 
@@ -22,7 +23,7 @@ INNER = {
 
 @pytest.mark.parametrize("opt", INNER)
 @pytest.mark.parametrize(
-    "sample", [pytest.param(lambda S, t: S, marks=pytest.mark.slow), problems.minibatch(8)]
+    "sample", [pytest.param(lambda S, t: S, marks=pytest.mark.slow), in_turn(8)]
 )
 def test_every_K_is_the_textbook_recursion(opt, sample):
     p = problems.hyper_representation(n=10, D=3, T=T).with_inner(INNER[opt], sample)
