@@ -37,8 +37,14 @@ def forward(
         after = step(s, t)
         return (after, t + stride), keep(s, after)
 
-    (s, _), kept = lax.scan(body, (s, jnp.asarray(t, jnp.int32)), None, length=n)
+    (s, _), kept = _scan(body, (s, jnp.asarray(t, jnp.int32)), None, n)
     return s, kept
+
+
+def _scan(body: Callable, first: PyTree, xs: PyTree, n: int, reverse: bool = False):
+    """`lax.scan`. Under `jax.disable_jit` JAX has none of no steps: that one is compiled."""
+    with jax.disable_jit(jax.config.jax_disable_jit and n > 0):
+        return lax.scan(body, first, xs, n, reverse)
 
 
 class Back(NamedTuple):
@@ -122,7 +128,7 @@ def there_and_back(
 
     def way(at: Back) -> Back:
         step = lambda at, s: (back(lambda t: step_vjp(xi, lam, S, s, t), at, visit), None)
-        return lax.scan(step, _settled(at), history, reverse=True)[0]
+        return _scan(step, _settled(at), history, n, reverse=True)[0]
 
     return s, way
 
@@ -150,7 +156,7 @@ def in_segments(
 
     def way(at: Back) -> Back:
         again = lambda at, s: (segment(s, at.t - c, c)[1](at), None)
-        at = lax.scan(again, _settled(at), starts, reverse=True)[0]
+        at = _scan(again, _settled(at), starts, n // c, reverse=True)[0]
         return segment(first, jnp.asarray(t, jnp.int32), short)[1](at)
 
     return s, way, starts
