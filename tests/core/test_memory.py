@@ -10,8 +10,6 @@ import pytest
 
 import bilevax as bx
 
-pytestmark = pytest.mark.compiled
-
 M = 20_000  # large against everything that is not a state
 STATE = 4 * M
 

@@ -19,6 +19,7 @@ each_rule = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.eager
 @each_rule
 def test_vmap_over_contexts(rule):
     """A batch of tasks: the same as one after another."""
@@ -32,6 +33,7 @@ def test_vmap_over_contexts(rule):
         assert_close(batch.value[i], one.value)
 
 
+@pytest.mark.eager
 @each_rule
 def test_grad_of_solve_is_the_hypergradient(rule):
     p = problems.hyper_representation(n=10, D=3, T=5)
@@ -70,7 +72,6 @@ def test_second_derivatives(rule):
     assert_close(jax.jacfwd(lambda lam: hg(lam, p.S).h)(p.lam), want)
 
 
-@pytest.mark.compiled
 def test_new_arrays_never_retrace():
     """Neither new hyperparameters, nor new data, nor a new start."""
     counts = {"f": 0, "g": 0}
@@ -92,7 +93,6 @@ def test_new_arrays_never_retrace():
     assert seen[0] == seen[-1]
 
 
-@pytest.mark.compiled
 @each_rule
 def test_objectives_are_traced_a_small_fixed_number_of_times(rule):
     counts = {}
