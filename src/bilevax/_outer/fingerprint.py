@@ -12,6 +12,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 import optax
 from jax.extend import core
 from jaxtyping import PyTree
@@ -107,7 +108,7 @@ def _parts(x: Any) -> Iterator[bytes]:
         yield from _parts(sorted(x.items(), key=lambda item: str(item[0])))
     elif isinstance(x, (set, frozenset)):
         yield from _parts(sorted(map(_text, x)))
-    elif hasattr(x, "dtype") and hasattr(x, "shape"):
+    elif isinstance(x, (jax.Array, np.ndarray, np.generic)):
         yield f"{x.dtype} {x.shape} ".encode()
         if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
             yield on_host(x).tobytes()  # of what several processes share, only the form
