@@ -21,8 +21,8 @@ import numpy as np
 from jax import lax
 
 import bilevax as bx
-from bilevax.paper.experiments import hypercleaning as cleaning
-from bilevax.paper.experiments._corrupt import Corrupted
+from bilevax.paper.experiments.hypercleaning import program as cleaning
+from bilevax.paper.experiments.hypercleaning.corrupt import Corrupted
 
 OUT = Path(__file__).parent.parent / "results" / "hypercleaning" / "speed.json"
 RULES = ("Reverse(K=1)", "Reverse(K=5)", "Krylov(2, 4)", "Reverse(K=25)", "Reverse(K=100)")
@@ -49,14 +49,17 @@ def product(A):
 
 
 def main():
-    config = cleaning.Config.paper()
+    config = cleaning.Config()
     xi, lam, S = cleaning.problem(data(), config)
     forward = lambda lam, S: cleaning.f(bx.solve(xi, lam, S, T=T), lam, S)
     programs = {"reads": (jax.jit(reads), (S,)), "forward": (jax.jit(forward), (lam, S))}
     A = jnp.ones((2000, 2000))
     programs["product"] = (jax.jit(product), (A,))
     for text in RULES:
-        programs[text] = (bx.hypergradient(cleaning.f, xi, bx.parse_rule(text), T=T), (lam, S))
+        programs[text] = (
+            bx.hypergradient(cleaning.f, xi, bx.extend.parse_rule(text), T=T),
+            (lam, S),
+        )
     least = dict.fromkeys(programs, float("inf"))
     for _ in range(ROUNDS):
         for name, (program, arguments) in programs.items():

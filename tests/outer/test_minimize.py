@@ -199,7 +199,7 @@ def test_callback_is_given_all_records_and_may_stop():
 
 def test_reports_of_the_rule_are_in_the_history():
     with pytest.warns(bx.ToleranceWarning) as said:
-        got = run(bx.Adaptive(rtol=1e-9, max_K=3), contexts=SAMPLER, key=KEY, batch=2)
+        got = run(bx.AdaptiveReverse(rtol=1e-9, max_K=3), contexts=SAMPLER, key=KEY, batch=2)
     assert len(said) == 1  # not once in every hyper-iteration
     assert got.history["depth"].shape == (12,) and (got.history["depth"] == 3).all()
 
