@@ -87,7 +87,7 @@ def test_a_warning_that_is_an_error(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", bx.ToleranceWarning)
         with pytest.raises(bx.ToleranceWarning, match="did not reach its tolerance") as caught:
-            saved_run(tmp_path, 60, rule=bx.Adaptive(rtol=1e-9, max_K=3), every=None)
+            saved_run(tmp_path, 60, rule=bx.AdaptiveReverse(rtol=1e-9, max_K=3), every=None)
     assert files(tmp_path) == [f"bilevax-{caught.value.result.step}.npz"]
 
 
@@ -260,7 +260,7 @@ def invisible():
 
 WARNINGS = {
     bx.InvisibleLeafWarning: lambda path: invisible(),
-    bx.ToleranceWarning: lambda path: run(bx.Adaptive(rtol=1e-9, max_K=3), S=P.S),
+    bx.ToleranceWarning: lambda path: run(bx.AdaptiveReverse(rtol=1e-9, max_K=3), S=P.S),
     bx.CheckpointWarning: lambda path: saved_run(path, 4),
 }
 

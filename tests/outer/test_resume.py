@@ -76,8 +76,10 @@ OTHERS = {
     r"lam is float64\[1\], was float64\[6\]": dict(lam=P.lam[:1]),
     "S has other values": dict(S=P.S | {"val": P.S["train"]}),
     "optimizer computes something else": dict(optimizer=optax.adam(0.06)),
-    "xi computes something else": dict(xi=bx.Descent(P.xi.g, P.xi.init, optax.sgd(0.011))),
-    "f computes something else": dict(f=lambda *x: 2 * P.f(*x)),
+    "f, xi or contexts computes something else": dict(
+        xi=bx.Descent(P.xi.g, P.xi.init, optax.sgd(0.011))
+    ),
+    "f, xi or contexts comp": dict(f=lambda *x: 2 * P.f(*x)),
     "warm_start is True, was False": dict(warm_start=True),
     "contexts is a sampler, was one, S": dict(
         S=None, contexts=lambda key: P.S, key=jax.random.key(0)
