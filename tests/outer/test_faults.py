@@ -129,6 +129,18 @@ def test_an_error_at_any_point_of_saving(point, error, tmp_path, monkeypatch):
     assert same(saved_run(tmp_path, 20), saved_run(None, 20))
 
 
+def test_a_full_disk_that_is_to_end_the_run(tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError("No space left")
+
+    monkeypatch.setattr(np, "savez", full)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", bx.CheckpointWarning)
+        with pytest.raises(bx.CheckpointWarning, match="No space left") as caught:
+            saved_run(tmp_path, 16)
+    assert caught.value.result.step == 4
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     if subprocess.call(

@@ -20,7 +20,7 @@ from jaxtyping import PyTree
 from .. import _tree as tree
 from .._types import Context, Hyper
 from .batch import OuterProblem
-from .checkpoints import named
+from .checkpoints import named, raw
 from .contexts import Reader
 from .devices import on_host
 from .hyper_iteration import OuterState, hyper_iteration
@@ -79,7 +79,7 @@ def _trace(fun: Callable[..., PyTree], *args: PyTree) -> core.ClosedJaxpr:
     return jax.make_jaxpr(run)(forms)
 
 
-def _parts(x: Any) -> Iterator[bytes]:
+def _parts(x: Any) -> Iterator[bytes | np.ndarray]:
     """x as bytes: programs by their steps, arrays by their bits."""
     if isinstance(x, core.ClosedJaxpr):
         yield from _parts([x.consts, x.jaxpr])
@@ -96,12 +96,12 @@ def _parts(x: Any) -> Iterator[bytes]:
     elif isinstance(x, (jax.Array, np.ndarray, np.generic)):
         yield f"{x.dtype} {x.shape} ".encode()
         if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
-            yield on_host(x).tobytes()  # of what several processes share, only the form
+            yield raw(on_host(x))  # of what several processes share, only the form
     else:
         yield _text(x).encode()
 
 
-def _program(jaxpr: core.Jaxpr) -> Iterator[bytes]:
+def _program(jaxpr: core.Jaxpr) -> Iterator[bytes | np.ndarray]:
     """Every equation, with its variables numbered as they come."""
     numbers: dict[Any, int] = {}
 
