@@ -60,7 +60,7 @@ class Forward(AbstractRule):
         return w, pull
 
     def sees(self) -> Channel:
-        return Channel.START | Channel.STEP
+        return Channel.START | Channel.STEP | Channel.EACH
 
 
 def _tangents(

@@ -30,7 +30,7 @@ def parse_rule(text: str) -> AbstractRule:
 
     !!! example
 
-        >>> from bilevax import parse_rule
+        >>> from bilevax.extend import parse_rule
         >>> parse_rule("Reverse(K=5)")
         Reverse(K=5)
     """

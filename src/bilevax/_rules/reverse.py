@@ -44,7 +44,7 @@ class Reverse(AbstractRule):
 
     def __check_init__(self):
         if self.K is not None:
-            check.integer(self.K, "K", "use Reverse() for all steps")
+            check.integer(self.K, "K", "give the number of last steps, or leave K out for all")
         if self.segment is not None:
             check.integer(self.segment, "segment", "give the steps in a segment")
         if self.policy is not None:
@@ -70,4 +70,5 @@ class Reverse(AbstractRule):
         return w, pull
 
     def sees(self) -> Channel:
-        return Channel.STEP if self.K is not None else Channel.START | Channel.STEP
+        every = Channel.START | Channel.STEP | Channel.EACH
+        return every if self.K is None else Channel.STEP

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..._files import whole
-from ..._outer.journal import filled, named
+from ..._outer.checkpoints import filled, named
 
 
 class Stall:

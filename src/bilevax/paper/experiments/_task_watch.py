@@ -12,7 +12,7 @@ from jaxtyping import Array
 from ... import _tree as tree
 from ..._models.interaction import f
 from ..._outer.minimize import Result
-from ..._outer.watch import Progress
+from ..._outer.progress import Progress
 from ..._types import Hyper
 from ..records import Records, Row
 from ._stall import Stall
