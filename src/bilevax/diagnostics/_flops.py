@@ -28,7 +28,7 @@ FUNCTIONS = _names(
 )
 MOVES = _names(
     "broadcast_in_dim reshape transpose squeeze slice dynamic_slice dynamic_update_slice gather "
-    "concatenate split pad rev iota copy copy_p convert_element_type select_n scatter "
+    "concatenate stack split pad rev iota copy copy_p convert_element_type select_n scatter "
     "stop_gradient real imag bitcast_convert_type device_put optimization_barrier sort "
     "reduce_precision pvary"
 )
