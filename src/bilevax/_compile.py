@@ -7,9 +7,12 @@ program until the process may map no more memory.
 """
 
 import functools
+import logging
+import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
@@ -48,9 +51,26 @@ def weak_jit(fun: Callable[P, R], donate: Sequence[int] = ()) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         del kwargs
         arrays, static = eqx.partition(args, eqx.is_array)
-        return find(static)(*arrays)
+        with _errors_of_equinox():
+            return jax.block_until_ready(find(static)(*arrays))
 
     return call
+
+
+@contextmanager
+def _errors_of_equinox() -> Iterator[None]:
+    """What `eqx.error_if` says, alone, as `equinox.filter_jit` gives it."""
+    log, quiet = logging.getLogger("jax._src.callback"), lambda record: False
+    log.addFilter(quiet)
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:  # at once, or when it is waited for
+        said = re.search(r"_EquinoxRuntimeError: (.*?)\n\n\n-{20}", str(error), re.DOTALL)
+        if said is None:
+            raise
+        raise eqx.EquinoxRuntimeError(said[1]) from None
+    finally:
+        log.removeFilter(quiet)
 
 
 def weakly(static: Any) -> Callable[[], Any]:

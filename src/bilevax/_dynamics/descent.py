@@ -93,10 +93,12 @@ class Descent(AbstractDynamics):
         return check.scalar(self.g(w, lam, S), "g")
 
     def _optimizer(self, lam: Hyper) -> optax.GradientTransformationExtraArgs:
-        opt = self.opt if _is_optimizer(self.opt) else self.opt(lam)  # pyright: ignore
+        opt: Any = self.opt if _is_optimizer(self.opt) else self.opt(lam)  # pyright: ignore
         if not _is_optimizer(opt):
             check.instance(opt, tuple, "opt(lam)", "an optax optimizer")
-        return optax.with_extra_args_support(opt)  # pyright: ignore
+        if isinstance(opt, optax.MultiSteps):
+            opt = opt.gradient_transformation()
+        return optax.with_extra_args_support(opt)
 
     def _update(self, s: Iterate, lam: Hyper, S_t: Context) -> Iterate:
         value, gradient = jax.value_and_grad(self._objective)(s.w, lam, S_t)
@@ -112,4 +114,4 @@ class Descent(AbstractDynamics):
 
 
 def _is_optimizer(opt: Any) -> bool:
-    return isinstance(opt, (optax.GradientTransformation, optax.GradientTransformationExtraArgs))
+    return isinstance(opt, (optax.GradientTransformation, optax.MultiSteps))

@@ -24,7 +24,8 @@ class Channel(enum.Flag):
     !!! example
 
         >>> import bilevax as bx
-        >>> bx.Channel.START in bx.Reverse().sees(), bx.Channel.START in bx.Reverse(K=5).sees()
+        >>> from bilevax.extend import Channel
+        >>> Channel.START in bx.Reverse().sees(), Channel.START in bx.Reverse(K=5).sees()
         (True, False)
     """
 
@@ -32,6 +33,8 @@ class Channel(enum.Flag):
     """Through the initialisation Xi_0: the term with B_0."""
     STEP = enum.auto()
     """Through any step Xi_t, including the optimizer's own settings: B_t, t >= 1."""
+    EACH = enum.auto()
+    """Through each step, also where lam acts in some of them only, as lam[t] does."""
     OPTIMUM = enum.auto()
     """Through the optimum that the steps lead to, whatever leads there."""
 
@@ -46,7 +49,7 @@ class AbstractRule(eqx.Module):
         ...     def vjp(self, xi, lam, S, T):
         ...         return bx.Reverse(K=2).vjp(xi, lam, S, T)
         ...     def sees(self):
-        ...         return bx.Channel.STEP
+        ...         return bx.extend.Channel.STEP
         >>> LastTwo()
         LastTwo()
     """

@@ -12,6 +12,7 @@ from .._hypergradient import solve
 from .._models.cleaning import Cleaning, Contexts, belief, cleaning
 from .._models.optimizer import adam
 from .._models.rows import Rows, linear
+from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
 from . import _inputs as inputs
@@ -174,8 +175,8 @@ class HyperCleaner(AbstractClassifier):
             contexts=None if p.size is None else Contexts(p.S, p.size),
             key=None if p.size is None else p.S["key"],
             progress=self.progress,
-            checkpoint_dir=self.checkpoint_dir,
-            checkpoint_every=max(1, steps // 10) if self.checkpoint_dir is not None else None,
+            checkpoint=self.checkpoint_dir
+            and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
         )
 
     def _learn(self, p: Cleaning, rows: Rows) -> tuple[Any, np.ndarray]:

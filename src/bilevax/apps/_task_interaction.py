@@ -12,6 +12,7 @@ from .._hypergradient import solve
 from .._models.interaction import f_rows, first_lam, g_rows, interaction
 from .._models.optimizer import adam
 from .._models.rows import Rows, descent, linear
+from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
@@ -147,8 +148,8 @@ class TaskInteraction(AbstractClassifier):
             optimizer=adam(inputs.number(self.hyper_rate, "hyper_rate")),
             S=S,
             progress=self.progress,
-            checkpoint_dir=self.checkpoint_dir,
-            checkpoint_every=max(1, steps // 10) if self.checkpoint_dir is not None else None,
+            checkpoint=self.checkpoint_dir
+            and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
         )
 
     def _scores(self, x: np.ndarray) -> np.ndarray:

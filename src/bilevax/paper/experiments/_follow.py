@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from ..._outer.minimize import Result
-from ..._outer.watch import Progress
+from ..._outer.progress import Progress
 from ..records import Records
 
 Numbers = dict[str, Any]

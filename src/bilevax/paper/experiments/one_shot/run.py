@@ -236,7 +236,7 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
                 f, XI, rule, study.lam, T=T, steps=config.steps, optimizer=adam,
                 contexts=study.samplers.train, key=study.key, batch=config.batch,
                 at_once=config.at_once, evaluate=watch.keep(evaluate), evaluate_every=config.every,
-                callback=watch.write, checkpoint_dir=watch.checkpoints,
+                callback=watch.write, checkpoint=watch.checkpoints,
             )  # fmt: skip
             watch.complete(result)
             if horizon is None:  # a shorter horizon is there to be cheap, not to be cut

@@ -130,7 +130,7 @@ class _Part:
                 self.f, self.xi, Each(rule), self.lam, T=self.config.T, steps=steps,
                 optimizer=optax.adam(self.config.rate), S=self.sample.S,
                 evaluate=watch.evaluate, evaluate_every=self.config.every,
-                callback=watch.callback, checkpoint_dir=folder,
+                callback=watch.callback, checkpoint=folder,
             )  # fmt: skip
             watch.complete(result)
         self._end(label, stall, watch.numbers(stall.lam))

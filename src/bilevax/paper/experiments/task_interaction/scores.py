@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .... import _tree as tree
-from ...._models.interaction import f
-from ...._outer.minimize import Result
-from ...._outer.watch import Progress
-from ...._types import Hyper
-from ...records import Records, Row
-from .best import Stall
-from .sample import Sample
+from ... import _tree as tree
+from ..._models.interaction import f
+from ..._outer.minimize import Result
+from ..._outer.progress import Progress
+from ..._types import Hyper
+from ..records import Records, Row
+from ._stall import Stall
+from ._task_data import Sample
 
 
 @eqx.filter_jit
