@@ -3,20 +3,41 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+MINIMUM := .venv-min
 
-.PHONY: demo test lint docs bench clean
+# Where data sets are, if there is a folder of them next to the repository.
+ifneq ($(wildcard ../shared/data),)
+export BILEVAX_DATA ?= $(abspath ../shared/data)
+endif
+
+# Each worker gets half of the tests, file by file, and takes over some of the other's at the end.
+PYTEST := -m pytest -n auto --dist worksteal
+# What is run once more without compilation, and once with the oldest dependencies.
+SOME := tests/core tests/rules
+
+.PHONY: demo test test-all test-eager test-minimum lint docs bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/bilevax run hypercleaning --out runs/demo --resume
 	$(BIN)/bilevax report runs/demo -o runs/demo.html
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n auto --durations=15
+	$(BIN)/python $(PYTEST) --durations=15 -m 'not slow'
+
+test-all: $(VENV)/dev.stamp test-eager test-minimum
+	$(BIN)/python $(PYTEST) --durations=15
+
+test-eager: $(VENV)/dev.stamp
+	JAX_DISABLE_JIT=1 $(BIN)/python $(PYTEST) -m 'not slow and not compiled' $(SOME)
+
+test-minimum: $(MINIMUM)/stamp
+	$(MINIMUM)/bin/python $(PYTEST) -m 'not slow and not compiled' $(SOME)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/lint-imports
 
 docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -25,7 +46,7 @@ bench: $(PEERS)/bench.stamp
 	$(PEERS)/bin/python -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) $(PEERS) dist
+	rm -rf $(VENV) $(PEERS) $(MINIMUM) dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("bilevax needs Python 3.11 or newer, $(PYTHON) is %d.%d: run make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -48,4 +69,12 @@ $(PEERS)/bench.stamp: pyproject.toml benchmarks/peers/requirements.txt
 	echo '*' > $(PEERS)/.gitignore
 	$(PEERS)/bin/python -m pip install --quiet --editable '.[bench]'
 	$(PEERS)/bin/python -m benchmarks.peers.install
+	touch $@
+
+# The lowest versions that pyproject.toml allows.
+$(MINIMUM)/stamp: pyproject.toml
+	$(PYTHON) -m venv --clear $(MINIMUM)
+	echo '*' > $(MINIMUM)/.gitignore
+	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*(x.replace(">=", "==") for x in project["dependencies"]), sep="\n")' > $(MINIMUM)/lowest.txt
+	$(MINIMUM)/bin/python -m pip install --quiet --editable . --constraint $(MINIMUM)/lowest.txt hypothesis pytest pytest-xdist
 	touch $@

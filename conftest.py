@@ -9,6 +9,7 @@ import jaxlib.version
 # does not know, so the flags are given only to the versions that have them.
 if jaxlib.version.__version_info__ < (0, 11):
     fast = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    fast += " --xla_cpu_parallel_codegen_split_count=1"
     os.environ.setdefault("XLA_FLAGS", fast)
 
 import jax

@@ -56,7 +56,10 @@ def main():
     A = jnp.ones((2000, 2000))
     programs["product"] = (jax.jit(product), (A,))
     for text in RULES:
-        programs[text] = (bx.hypergradient(cleaning.f, xi, bx.parse_rule(text), T=T), (lam, S))
+        programs[text] = (
+            bx.hypergradient(cleaning.f, xi, bx.extend.parse_rule(text), T=T),
+            (lam, S),
+        )
     least = dict.fromkeys(programs, float("inf"))
     for _ in range(ROUNDS):
         for name, (program, arguments) in programs.items():

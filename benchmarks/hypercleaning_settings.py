@@ -35,7 +35,7 @@ def main():
     out["loss"]["known, T = 1000"] = loss(known, 1000)
     out["first update"] = {}
     for first in (0.1, 0.3, 1.0):
-        adam = bx.first_update(optax.adam(1.0), first * lam.size**0.5)
+        adam = bx.scale_first_update(optax.adam(1.0), first * lam.size**0.5)
         result = bx.minimize(
             hypercleaning.f, xi, bx.Reverse(K=5), lam, T=config.T, steps=100, optimizer=adam, S=S
         )

@@ -98,9 +98,9 @@ def programs(lam, tasks, T):
     forward = lambda S, lam: network.f(bx.solve(XI, lam, S, T=T), lam, S)
     out["forward"] = lambda lam, tasks: jnp.mean(lax.map(lambda S: forward(S, lam), tasks))
     for text in RULES:
-        out[text] = sequential(network.f, XI, bx.parse_rule(text), T)
+        out[text] = sequential(network.f, XI, bx.extend.parse_rule(text), T)
     for text in ("Reverse(K=10)", "Reverse()"):
-        out[f"{text}, side by side"] = together(network.f, XI, bx.parse_rule(text), T)
+        out[f"{text}, side by side"] = together(network.f, XI, bx.extend.parse_rule(text), T)
     out["Reverse(), deviations"] = sequential(f_of_deviations, DEVIATIONS, bx.Reverse(), T)
     return {name: jax.jit(p).lower(lam, tasks).compile() for name, p in out.items()}
 

@@ -27,7 +27,7 @@ RULES = [
     bx.Implicit(),
     bx.Implicit(lx.CG(rtol=0, atol=0, max_steps=5)),
     bx.Neumann(K=25),
-    bx.Adaptive(rtol=0.05, max_K=100),
+    bx.AdaptiveReverse(rtol=0.05, max_K=100),
     bx.Krylov(pieces=1, rank=10),
     bx.AdaptiveKrylov(rtol=0.1),
 ]

@@ -56,7 +56,7 @@ def truncations(depths) -> dict:
 
 def adaptive(T: int) -> dict:
     rules = {f"AdaptiveKrylov {tol}": bx.AdaptiveKrylov(tol) for tol in (0.3, 0.1, 0.05)}
-    return rules | {"Adaptive 0.1": bx.Adaptive(rtol=0.1, max_K=T)}
+    return rules | {"Adaptive 0.1": bx.AdaptiveReverse(rtol=0.1, max_K=T)}
 
 
 def rules_for(problem) -> dict:
@@ -72,7 +72,7 @@ def products(rule, report) -> int:
     match rule:
         case bx.Implicit():
             return int(report["steps"]) + 1  # and one with the mixed derivatives
-        case bx.Adaptive():
+        case bx.AdaptiveReverse():
             return int(report["depth"])
         case bx.Krylov() | bx.AdaptiveKrylov():
             return int(report["products"])

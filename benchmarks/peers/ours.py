@@ -24,7 +24,7 @@ def rule(want: Want) -> bx.AbstractRule:
             return bx.Reverse(K=K, policy=jax.checkpoint_policies.everything_saveable)
         case Implicit(rtol, steps):
             return bx.Implicit(lx.CG(rtol=rtol, atol=rtol, max_steps=steps))
-    return bx.parse_rule(want.text)
+    return bx.extend.parse_rule(want.text)
 
 
 def build(problem: Problem, want: Want) -> Program:

@@ -16,42 +16,44 @@ Swapping the method is changing one argument:
     forward mode                    Forward()                  every step, no history
     implicit differentiation        Implicit()                 the optimum alone
     Neumann series                  Neumann(K=10)              the optimum, 10 terms
-    depth by tolerance              Adaptive(rtol=0.01, max_K=50)
-    all steps, compressed           Krylov(pieces=2, rank=4)   a few products for all terms
+    depth by tolerance              AdaptiveReverse(rtol=0.01, max_K=50)
+    all steps, compressed           Krylov(pieces=1, rank=10)  a few products for all terms
     the same by tolerance           AdaptiveKrylov(rtol=0.1)
 """
 
 from importlib.metadata import version
 
+from . import _moved
+from . import extend as extend
 from ._dynamics import AbstractDynamics as AbstractDynamics
 from ._dynamics import Descent as Descent
 from ._dynamics import Dynamics as Dynamics
-from ._dynamics import Equilibrium as Equilibrium
 from ._dynamics import Prepared as Prepared
 from ._dynamics import constant as constant
+from ._errors.check import InvisibleLeafWarning as InvisibleLeafWarning
 from ._errors.check import ToleranceWarning as ToleranceWarning
-from ._errors.outer import CheckpointWarning as CheckpointWarning
+from ._errors.checkpoints import CheckpointMismatchError as CheckpointMismatchError
+from ._errors.checkpoints import CheckpointWarning as CheckpointWarning
 from ._errors.outer import DivergenceError as DivergenceError
-from ._errors.outer import SettingsError as SettingsError
 from ._hypergradient import Estimate as Estimate
 from ._hypergradient import hypergradient as hypergradient
 from ._hypergradient import solve as solve
+from ._outer.checkpoints import Checkpoint as Checkpoint
+from ._outer.history import Best as Best
 from ._outer.minimize import Result as Result
 from ._outer.minimize import minimize as minimize
-from ._outer.step_size import decaying as decaying
-from ._outer.step_size import first_update as first_update
-from ._rules.adaptive import Adaptive as Adaptive
+from ._outer.progress import Progress as Progress
+from ._outer.step_size import inverse_sqrt_schedule as inverse_sqrt_schedule
+from ._outer.step_size import scale_first_update as scale_first_update
+from ._rules.adaptive import AdaptiveReverse as AdaptiveReverse
 from ._rules.base import AbstractRule as AbstractRule
-from ._rules.base import Channel as Channel
 from ._rules.citation import citation as citation
 from ._rules.forward import Forward as Forward
 from ._rules.implicit import Implicit as Implicit
 from ._rules.implicit import Neumann as Neumann
 from ._rules.krylov.adaptive import AdaptiveKrylov as AdaptiveKrylov
 from ._rules.krylov.rule import Krylov as Krylov
-from ._rules.parse import parse_rule as parse_rule
 from ._rules.reverse import Reverse as Reverse
-from ._visible import InvisibleLeafWarning as InvisibleLeafWarning
 from .diagnostics import Diagnosis as Diagnosis
 from .diagnostics import Forecast as Forecast
 from .diagnostics import GradientCheck as GradientCheck
@@ -60,3 +62,6 @@ from .diagnostics import diagnose as diagnose
 from .diagnostics import forecast as forecast
 
 __version__ = version("bilevax")
+
+_moved.install()
+__getattr__ = _moved.find

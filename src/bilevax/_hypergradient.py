@@ -6,14 +6,17 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Bool
 
 from . import _tree as tree
+from ._compile import weak_jit, weakly
 from ._dynamics import AbstractDynamics
 from ._errors import check
-from ._rules.base import AbstractRule, apply
+from ._rules.base import AbstractRule, Channel, apply
 from ._rules.reverse import Reverse
-from ._types import Context, Hyper, Objective, Params, Report, Scalar
+from ._types import Context, Hyper, Objective, Params, Report
 from ._visible import require_visible
 
 
@@ -30,8 +33,8 @@ class Estimate(NamedTuple):
         (True, {})
     """
 
-    value: Scalar
-    """f(w_T, lam, S)."""
+    value: Any
+    """f(w_T, lam, S): a scalar, or with `has_aux` a pair of it and what else f returned."""
     h: Hyper
     """The hypergradient d_lam f, or the rule's approximation of it; shaped like lam."""
     w: Params
@@ -41,7 +44,12 @@ class Estimate(NamedTuple):
 
 
 def hypergradient(
-    f: Objective, xi: AbstractDynamics, rule: AbstractRule, *, T: int
+    f: Callable[..., Any],
+    xi: AbstractDynamics,
+    rule: AbstractRule,
+    *,
+    T: int,
+    has_aux: bool = False,
 ) -> Callable[..., Estimate]:
     """The gradient of lam -> f(w_T(lam), lam, S), by the given rule.
 
@@ -51,6 +59,7 @@ def hypergradient(
     - `xi`: the inner algorithm, a `Descent` or a `Dynamics`.
     - `rule`: how to differentiate: `Reverse(K=5)`, `Implicit()`, ...
     - `T`: the number of inner steps.
+    - `has_aux`: whether f returns a pair (scalar, anything else), as in `jax.value_and_grad`.
 
     **Returns:**
 
@@ -71,28 +80,53 @@ def hypergradient(
     T = check.horizon(T)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
-        out, bad = _checked(f, xi, rule, check.floating(lam, "lam"), S, T)
+        out, bad, zero = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
+        check.not_zero(rule, zero)
         return check.finite(out, bad, [check.diverged(T), check.BAD_VALUE, check.BAD_H])
 
     return hg
 
 
 def estimate(
-    f: Objective, xi: AbstractDynamics, rule: AbstractRule, lam: Hyper, S: Context, T: int
+    f: Callable[..., Any],
+    xi: AbstractDynamics,
+    rule: AbstractRule,
+    lam: Hyper,
+    S: Context,
+    T: int,
+    has_aux: bool = False,
 ) -> Estimate:
     """The estimate itself, without the test for finite values."""
-    scalar_f = lambda w, lam: check.scalar(f(w, lam, S), "f")
+
+    def objective(w, lam):
+        value, aux = check.pair(f(w, lam, S)) if has_aux else (f(w, lam, S), None)
+        return check.scalar(value, "f"), aux
+
     w, pull = apply(rule, xi, lam, S, T)
-    value, (alpha, direct) = jax.value_and_grad(scalar_f, (0, 1))(w, lam)
+    (value, aux), (alpha, direct) = jax.value_and_grad(objective, (0, 1), has_aux=True)(w, lam)
     indirect, report = pull(alpha)
-    return Estimate(value, tree.add(direct, indirect), w, report)
+    h = optax.tree.add(direct, indirect)
+    return Estimate((value, aux) if has_aux else value, h, w, report)
 
 
-@eqx.filter_jit
-def _checked(f, xi, rule, lam, S, T):
-    require_visible(rule, xi, lam, S, T, f)
-    out = estimate(f, xi, rule, lam, S, T)
-    return out, jnp.stack([~tree.all_finite(x) for x in (out.w, out.value, out.h)])
+def blank(
+    rule: AbstractRule, f: Callable, out: Estimate, lam: Hyper, S: Context
+) -> Bool[Array, ""]:
+    """Whether a rule that leaves terms out has left out all of them: h is zero, alpha is not."""
+    if Channel.EACH in rule.sees():
+        return jnp.asarray(False)
+    alpha = jax.grad(lambda w: jnp.asarray(f(w, lam, S)))(out.w)
+    return (tree.norm(out.h) == 0) & (tree.norm(alpha) > 0)
+
+
+@weak_jit
+def _checked(f, xi, rule, lam, S, T, has_aux):
+    loss = (lambda *args: check.pair(f(*args))[0]) if has_aux else f
+    require_visible(rule, xi, lam, S, T, loss)
+    out = estimate(f, xi, rule, lam, S, T, has_aux)
+    value = out.value[0] if has_aux else out.value
+    bad = jnp.stack([~tree.all_finite(x) for x in (out.w, value, out.h)])
+    return out, bad, blank(rule, loss, out, lam, S)
 
 
 def solve(
@@ -135,20 +169,24 @@ def solve(
     return _solve(xi, lam, S, rule, check.horizon(T))
 
 
-@eqx.filter_jit
+@weak_jit
 def _solve(xi, lam, S, rule, T):
-    """The one place with a custom derivative; everything it depends on is an argument."""
+    """The one place with a custom derivative; everything it depends on is an argument.
+
+    A traced program keeps the functions of its custom derivatives: they hold xi weakly.
+    """
     fixed, static = eqx.partition((xi, S), eqx.is_array)
+    static = weakly(static)
 
     def run(lam, fixed):
-        xi, S = eqx.combine(fixed, static)
+        xi, S = eqx.combine(fixed, static())
         w, pull = apply(rule, xi, lam, S, T)
         return check.finite(w, ~tree.all_finite(w)[None], [check.diverged(T)]), pull
 
     def forward(lam, fixed):
         check.unperturbed(fixed, ("xi", "S"))
         lam, fixed = jax.tree.map(lambda x: x.value, (lam, fixed))
-        xi, S = eqx.combine(fixed, static)
+        xi, S = eqx.combine(fixed, static())
         require_visible(rule, xi, lam, S, T, None)
         w, pull = run(lam, fixed)
         arrays, rest = eqx.partition(eqx.filter_closure_convert(pull, w), eqx.is_array)

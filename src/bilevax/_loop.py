@@ -1,10 +1,12 @@
-"""The inner loop, and the linearisation of one of its steps."""
+"""The inner loop, there (Eq. 4) and back (Eq. 6), each in one place."""
 
 from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -12,32 +14,69 @@ from . import _tree as tree
 from ._dynamics import AbstractDynamics
 from ._types import Context, Hyper, Params, Policy, State, Time
 
+Product: TypeAlias = Callable[[PyTree], tuple[PyTree, Hyper]]
+"""alpha -> (A alpha, B alpha): the vjp of a step."""
 
-def _loop(
-    step: Callable[[State, Time], State], s: State, t: Time, n: int, keep: bool = False
-) -> tuple[State, State | None]:
+
+def forward(
+    step: Callable[[State, Time], State],
+    s: State,
+    t: Time,
+    n: int,
+    keep: Callable[[State, State], PyTree] = lambda before, after: None,
+    stride: int = 1,
+) -> tuple[State, PyTree]:
     """n steps of Eq. 4 from s_t; the only forward loop of the library.
 
-    The step number travels in the carry: a table of step numbers would make memory
-    grow with the number of steps.
+    Returns the last state, and what `keep` keeps of each step, stacked. The number of the step
+    travels with the state: a table of them would make memory grow with their number.
     """
 
     def body(carry, _):
         s, t = carry
-        return (step(s, t), t + 1), (s if keep else None)
+        after = step(s, t)
+        return (after, t + stride), keep(s, after)
 
     (s, _), kept = lax.scan(body, (s, jnp.asarray(t, jnp.int32)), None, length=n)
     return s, kept
 
 
-def unroll(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int):
+class Back(NamedTuple):
+    """Where the way back stands: alpha_t, h_t and t of Eq. 6, and what a visitor gathers."""
+
+    alpha: PyTree
+    h: Hyper
+    t: Time
+    gathered: PyTree = None
+
+
+Visit: TypeAlias = Callable[[Back, Hyper, Back], PyTree]
+"""(where the way stood, B_t alpha_t, where it stands now) -> what is gathered now."""
+Way: TypeAlias = Callable[[Back], Back]
+
+
+def pass_by(before: Back, part: Hyper, after: Back) -> PyTree:
+    """The visitor that gathers nothing."""
+    del part, after
+    return before.gathered
+
+
+def back(product: Callable[[Time], Product], at: Back, visit: Visit = pass_by) -> Back:
+    """One step of Eq. 6; `product(t)` is the vjp of the step that leaves s_t."""
+    t = at.t - 1
+    alpha, part = product(t)(at.alpha)  # alpha_{t-1} = A_t alpha_t
+    now = Back(alpha, optax.tree.add(at.h, part), t)  # h_{t-1} = h_t + B_t alpha_t
+    return now._replace(gathered=visit(at, part, now))
+
+
+def unroll(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int) -> State:
     """s_{t+n} from s_t, holding one state."""
-    return _loop(lambda s, t: xi.advance(s, lam, S, t), s, t, n)[0]
+    return forward(lambda s, t: xi.advance(s, lam, S, t), s, t, n)[0]
 
 
-def record(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int):
-    """s_{t+n} from s_t, and s_t, ..., s_{t+n-1} stacked: n states."""
-    return _loop(lambda s, t: xi.advance(s, lam, S, t), s, t, n, keep=True)
+def solved(xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> State:
+    """s_T from the start."""
+    return unroll(xi, lam, S, xi.start(lam, S), 0, T)
 
 
 def capture(
@@ -49,42 +88,98 @@ def capture(
     step until its time has come, so no step asks a question: k states, whatever n is.
     """
 
-    def body(carry, _):
-        s, t, slots = carry
+    def step(carry, t):
+        s, slots = carry
         i = jnp.searchsorted(times, t)  # past the last time: out of range, dropped
         slots = jax.tree.map(lambda b, a: b.at[i].set(a, mode="drop"), slots, s)
-        new = xi.advance(s, lam, S, t)
-        return (new, t + 1, slots), tree.norm(tree.sub(tree.inexact(new), tree.inexact(s)))
+        return xi.advance(s, lam, S, t), slots
 
+    distance = lambda a, b: tree.norm(optax.tree.sub(tree.inexact(b[0]), tree.inexact(a[0])))
     slots = jax.tree.map(lambda a: jnp.broadcast_to(a, (times.shape[0], *a.shape)), s)
-    begin = (s, jnp.asarray(t, jnp.int32), slots)
-    (s, _, slots), moves = lax.scan(body, begin, None, length=n)
+    (s, slots), moves = forward(step, (s, slots), t, n, keep=distance)
     at = lambda time: jax.tree.map(lambda b: b[jnp.searchsorted(times, time)], slots)
     return s, at, moves
 
 
-def unroll_vjp(
-    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int, policy: Policy
-) -> tuple[State, Callable[[PyTree], tuple[PyTree, Hyper]]]:
-    """s_{t+n} from s_t, and alpha_{t+n} -> (alpha_t, what these n steps add to h).
+def there_and_back(
+    xi: AbstractDynamics,
+    lam: Hyper,
+    S: Context,
+    s: State,
+    t: Time,
+    n: int,
+    policy: Policy | None = None,
+    visit: Visit = pass_by,
+) -> tuple[State, Way]:
+    """n steps from s_t: s_{t+n}, and the way back over them. Holds n states.
 
-    JAX's own differentiation of the loop: a step keeps its iterate, and what `policy` says.
+    With a policy JAX differentiates the loop: a step keeps its iterate, and what the policy
+    says. No step is visited then.
     """
+    if policy is not None:
+        return _by_policy(xi, lam, S, s, t, n, policy)
+    s, history = forward(lambda s, t: xi.advance(s, lam, S, t), s, t, n, keep=lambda s, _: s)
+
+    def way(at: Back) -> Back:
+        step = lambda at, s: (back(lambda t: step_vjp(xi, lam, S, s, t), at, visit), None)
+        return lax.scan(step, _settled(at), history, reverse=True)[0]
+
+    return s, way
+
+
+def in_segments(
+    xi: AbstractDynamics,
+    lam: Hyper,
+    S: Context,
+    s: State,
+    t: int,
+    n: int,
+    c: int,
+    policy: Policy | None = None,
+    visit: Visit = pass_by,
+) -> tuple[State, Way, State]:
+    """As `there_and_back`, recomputing c steps at a time; also the stacked starts of segments.
+
+    Holds n/c + c states. The steps that do not fill a segment come first, as a short one.
+    """
+    segment = lambda s, t, n: there_and_back(xi, lam, S, s, t, n, policy, visit)
+    short, first = n % c, s
+    s = unroll(xi, lam, S, s, t, short)
+    stretch = lambda s, t: unroll(xi, lam, S, s, t, c)
+    s, starts = forward(stretch, s, t + short, n // c, keep=lambda s, _: s, stride=c)
+
+    def way(at: Back) -> Back:
+        again = lambda at, s: (segment(s, at.t - c, c)[1](at), None)
+        at = lax.scan(again, _settled(at), starts, reverse=True)[0]
+        return segment(first, jnp.asarray(t, jnp.int32), short)[1](at)
+
+    return s, way, starts
+
+
+def _by_policy(xi, lam, S, s, t, n, policy) -> tuple[State, Way]:
     x, rest = eqx.partition(s, eqx.is_inexact_array)
     step = lambda s, lam, t: xi.advance(s, lam, S, t)
     step = jax.checkpoint(step, policy=policy, prevent_cse=False)
 
     def steps(x, lam):
-        s, _ = _loop(lambda s, t: step(s, lam, t), eqx.combine(x, rest), t, n)
+        s, _ = forward(lambda s, t: step(s, lam, t), eqx.combine(x, rest), t, n)
         return tree.inexact(s), s
 
     _, pull, s = jax.vjp(steps, x, lam, has_aux=True)
-    return s, pull
+
+    def way(at: Back) -> Back:
+        alpha, part = pull(at.alpha)
+        return at._replace(alpha=alpha, h=optax.tree.add(at.h, part), t=at.t - n)
+
+    return s, way
 
 
-def step_vjp(
-    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time
-) -> Callable[[PyTree], tuple[PyTree, Hyper]]:
+def _settled(at: Back) -> Back:
+    """With t as an array, which a loop carries."""
+    return at._replace(t=jnp.asarray(at.t, jnp.int32))
+
+
+def step_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time) -> Product:
     """alpha -> (A_{t+1} alpha, B_{t+1} alpha), linearised at s_t.
 
     Only the differentiable part of the state has a cotangent: an integer count or a
@@ -93,20 +188,23 @@ def step_vjp(
     return _vjp(lambda s, lam: xi.advance(s, lam, S, t), s, lam)
 
 
-def settle_vjp(
-    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time
-) -> Callable[[PyTree], tuple[PyTree, Hyper]]:
+def settle_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time) -> Product:
     """alpha -> (A_infinity alpha, B_infinity alpha) of Prop. 3.6, linearised at s."""
     return _vjp(lambda s, lam: xi.settle(s, lam, S, t), s, lam)
 
 
-def _vjp(step: Callable[[State, Hyper], State], s: State, lam: Hyper):
+def _vjp(step: Callable[[State, Hyper], State], s: State, lam: Hyper) -> Product:
     x, rest = eqx.partition(s, eqx.is_inexact_array)
     smooth = lambda x, lam: tree.inexact(step(eqx.combine(x, rest), lam))
     return jax.vjp(smooth, x, lam)[1]
 
 
-def read_vjp(xi: AbstractDynamics, s: State) -> tuple[Params, Callable]:
+def start_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, alpha: PyTree) -> Hyper:
+    """B_0 alpha, with B_0 = d_lam Xi_0."""
+    return jax.vjp(lambda lam: tree.inexact(xi.start(lam, S)), lam)[1](alpha)[0]
+
+
+def read_vjp(xi: AbstractDynamics, s: State) -> tuple[Params, Callable[[Params], Any]]:
     """w and the pullback of `read`: alpha in w to alpha_T in the state."""
     x, rest = eqx.partition(s, eqx.is_inexact_array)
     w, pull = jax.vjp(lambda x: xi.read(eqx.combine(x, rest)), x)

@@ -35,19 +35,28 @@ def dot(x: PyTree, y: PyTree) -> Array:
 
 
 def norm(x: PyTree) -> Array:
-    """The Euclidean norm, free of overflow and underflow for finite x."""
+    """The Euclidean norm, free of overflow and underflow; its derivative at zero is zero."""
     dtype = widest(x)
     peaks = [jnp.max(jnp.abs(a)).astype(dtype) for a in jax.tree.leaves(x) if a.size]
     if not peaks:
         return jnp.zeros((), dtype)
-    peak = jnp.max(jnp.stack(peaks))
-    safe = positive(peak)
-    return safe * jnp.sqrt(dot(scale(1 / safe, x), scale(1 / safe, x)))
+    safe = lax.stop_gradient(positive(jnp.max(jnp.stack(peaks))))
+    return safe * root(dot(scale(1 / safe, x), scale(1 / safe, x)))
+
+
+def root(x: Array) -> Array:
+    """The square root, with the derivative 0 at 0 in place of infinity."""
+    return jnp.where(x > 0, jnp.sqrt(positive(x)), jnp.zeros_like(x))
 
 
 def positive(x: Array) -> Array:
     """x, or 1 where x is zero: a length that may stand below a fraction."""
     return jnp.where(x > 0, x, jnp.ones_like(x))
+
+
+def select(condition: Array, x: PyTree, y: PyTree) -> PyTree:
+    """x where the condition holds, else y."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
 
 
 def combine(c: Array, Q: PyTree) -> PyTree:
@@ -87,8 +96,9 @@ def size(x: PyTree) -> int:
     return sum(a.size for a in jax.tree.leaves(x))
 
 
-def widest(x: PyTree) -> Any:
-    dtypes = [a.dtype for a in jax.tree.leaves(x)]
+def widest(x: PyTree, *least: Any) -> Any:
+    """The widest dtype among the leaves, and any others that are given."""
+    dtypes = [*(a.dtype for a in jax.tree.leaves(x)), *least]
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*dtypes) if dtypes else jnp.result_type(float)
 

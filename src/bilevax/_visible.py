@@ -5,9 +5,10 @@ value: trace the pullback of a function and ask which outputs depend on its inpu
 follows `stop_gradient`, rounding and integer casts as differentiation itself does.
 """
 
-import warnings
 from collections.abc import Callable
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal
@@ -16,40 +17,47 @@ from jaxtyping import PyTree
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
 from ._errors import check
+from ._errors.warn import warn
+from ._flow import Flow, Labels
 from ._rules.base import AbstractRule, Channel
 from ._types import Context, Hyper, Objective
 
 
-class InvisibleLeafWarning(UserWarning):
-    """A leaf of lam gets no gradient, or only a part, from the chosen rule.
-
-    !!! example
-
-        >>> import bilevax as bx, jax.numpy as jnp, optax, warnings
-        >>> g = lambda w, lam, S: (w - lam["goal"]) ** 2
-        >>> xi = bx.Descent(g, lambda lam, S: lam["start"], optax.sgd(0.1))
-        >>> lam = {"goal": jnp.asarray(1.0), "start": jnp.asarray(0.0)}  # K = 1 sees no start
-        >>> with warnings.catch_warnings(record=True) as said:
-        ...     warnings.simplefilter("always")
-        ...     out = bx.hypergradient(lambda w, lam, S: w, xi, bx.Reverse(K=1), T=2)(lam)
-        >>> said[0].category is bx.InvisibleLeafWarning
-        True
-    """
-
-
 def connected(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:
     """For each leaf of lam: can the derivative of fun(lam, s) in it be nonzero?"""
+    try:
+        return _connected_backward(fun, lam, s)
+    except ValueError:  # a while loop has no reverse mode; `Forward` needs none
+        return _connected_forward(fun, lam, s)
 
+
+def _connected_backward(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:
     def backward(lam, s, c):
         out, pull = jax.vjp(lambda lam: tree.inexact(fun(lam, s)), lam)
         return pull(jax.tree.map(lambda a: jnp.full_like(a, c), out))
 
     jaxpr = jax.make_jaxpr(backward)(lam, s, 1.0).jaxpr
-    reached = {jaxpr.invars[-1]}
+    reached = _reached(jaxpr, {jaxpr.invars[-1]})
+    return [not isinstance(v, Literal) and v in reached for v in jaxpr.outvars]
+
+
+def _connected_forward(fun: Callable[..., PyTree], lam: Hyper, s: PyTree) -> list[bool]:
+    def push(lam, s, v):
+        return jax.jvp(lambda lam: tree.inexact(fun(lam, s)), (lam,), (v,))[1]
+
+    jaxpr = jax.make_jaxpr(push)(lam, s, lam).jaxpr
+    n = len(jax.tree.leaves(lam))
+    ends = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
+    return [bool(ends & _reached(jaxpr, {v})) for v in jaxpr.invars[len(jaxpr.invars) - n :]]
+
+
+def _reached(jaxpr: Any, start: set) -> set:
+    """What depends on the given variables."""
+    reached = set(start)
     for eqn in jaxpr.eqns:
         if any(v in reached for v in eqn.invars if not isinstance(v, Literal)):
             reached.update(eqn.outvars)
-    return [not isinstance(v, Literal) and v in reached for v in jaxpr.outvars]
+    return reached
 
 
 def require_visible(
@@ -79,8 +87,9 @@ def require_visible(
     blank = sum(len(names) for (_, used), names in groups.items() if not used)
     if direct and blank == len(direct):
         raise ValueError(check.all_invisible(texts))
+    texts += _seen_in_part(rule, xi, lam, S, s, reach)
     for text in texts:
-        warnings.warn(text, InvisibleLeafWarning, stacklevel=2)
+        warn(text, check.InvisibleLeafWarning)
 
 
 def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:
@@ -100,6 +109,31 @@ def _reach(rule, xi, lam, S, T, s) -> dict[Channel, list[bool]]:
     if Channel.OPTIMUM in rule.sees():
         reach[Channel.OPTIMUM] = connected(residual, lam, s)
     return reach
+
+
+def _seen_in_part(rule, xi, lam, S, s, reach) -> list[str]:
+    """One sentence for the leaves that act in some steps only, unless the rule sees each step."""
+    if Channel.EACH in rule.sees():
+        return []
+    flow = follow_step(xi, lam, S, s)
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(lam)]
+    chosen = [i for i, _ in enumerate(paths) if (f"lam {i}", NUMBER) in flow.switched]
+    names = [check.name_of("lam", paths[i]) for i in chosen if reach[Channel.STEP][i]]
+    return [check.seen_in_part(rule, names)] if names else []
+
+
+NUMBER = "the number of the step"
+
+
+def follow_step(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> Flow:
+    """What a step depends on: leaves of lam, and its number (also as a count in the state)."""
+    x, rest = eqx.partition(s, lambda a: jnp.issubdtype(a.dtype, jnp.inexact))
+    step = lambda lam, rest, t, x: tree.inexact(xi.advance(eqx.combine(x, rest), lam, S, t))
+    closed = jax.make_jaxpr(step)(lam, rest, 0, x)
+    count = lambda tree: len(jax.tree.leaves(tree))
+    labels = [Labels({f"lam {i}"}) for i in range(count(lam))]
+    labels += [Labels({NUMBER})] * (count(rest) + 1) + [Labels()] * count(x)
+    return Flow(closed, labels)
 
 
 def _where(enters: list[Channel]) -> str:

@@ -127,7 +127,7 @@ def test_goes_on_where_it_stopped(tmp_path):
     fit(steps=4, checkpoint_dir=tmp_path)
     longer = fit(steps=8, checkpoint_dir=tmp_path)
     assert (longer.lam_ == fit(steps=8).lam_).all() and len(longer.history_["value"]) == 8
-    with pytest.raises(bx.SettingsError, match="T"):
+    with pytest.raises(bx.CheckpointMismatchError, match="T"):
         fit(steps=8, T=21, checkpoint_dir=tmp_path)
 
 

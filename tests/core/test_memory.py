@@ -141,7 +141,7 @@ def test_krylov_holds_pieces_plus_rank_states():
 
 def test_adaptive_rules_hold_what_they_say():
     Ks = [10, 20, 40]
-    bytes_ = [temporary(bx.Adaptive(0.1, K), 100) for K in Ks]
+    bytes_ = [temporary(bx.AdaptiveReverse(0.1, K), 100) for K in Ks]
     assert slope(Ks, bytes_) == pytest.approx(STATE, rel=0.05)
     few, many = (temporary(bx.AdaptiveKrylov(0.1), T) for T in (100, 1000))
     assert many - few < 1000 * 16 * 4 * 40  # coefficients of the powers, no states

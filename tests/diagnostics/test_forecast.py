@@ -145,10 +145,10 @@ def test_counts(fun, wanted):
 
 def test_what_ends_by_itself_is_a_lower_limit():
     p = problems.quadratic()
-    rules = [bx.Adaptive(0.1, 5), bx.Implicit(lx.CG(1e-6, 1e-6)), bx.Reverse()]
+    rules = [bx.AdaptiveReverse(0.1, 5), bx.Implicit(lx.CG(1e-6, 1e-6)), bx.Reverse()]
     out = bx.forecast(p.f, p.xi, p.lam, p.S, T=p.T, rules=rules)
     assert [row.at_least for row in out.rows] == [True, True, False]
-    assert "Adaptive(rtol=0.1, max_K=5), Implicit" in out.advice[-1]
+    assert "AdaptiveReverse(rtol=0.1, max_K=5), Implicit" in out.advice[-1]
 
 
 def test_the_largest_K_fits_and_one_more_does_not():

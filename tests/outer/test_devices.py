@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from running import files
 
 PROGRAM = pathlib.Path(__file__).parents[1] / "programs" / "devices.py"
 
@@ -44,4 +45,4 @@ def test_two_processes_with_two_devices_each(alone, tmp_path):
     for lams in map(end, processes):
         for got, want in zip(lams, alone, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-11)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["10", "15", "8"]
+    assert files(tmp_path) == ["bilevax-10.npz", "bilevax-15.npz", "bilevax-8.npz"]

@@ -129,12 +129,12 @@ def test_not_a_number_is_kept(tmp_path):
         ("Reverse(K=5)", bx.Reverse(K=5)),
         (" Reverse ", bx.Reverse()),
         ("Krylov(2, 4)", bx.Krylov(2, 4)),
-        ("Adaptive(0.1, max_K=9)", bx.Adaptive(0.1, max_K=9)),
+        ("AdaptiveReverse(0.1, max_K=9)", bx.AdaptiveReverse(0.1, max_K=9)),
         ("Reverse(K=None, segment=7)", bx.Reverse(segment=7)),
     ],
 )
 def test_rules_as_text(text, rule):
-    assert bx.parse_rule(text) == rule
+    assert bx.extend.parse_rule(text) == rule
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_rules_as_text(text, rule):
 )
 def test_rules_as_wrong_text(text, message):
     with pytest.raises(ValueError, match=message):
-        bx.parse_rule(text)
+        bx.extend.parse_rule(text)

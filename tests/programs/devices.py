@@ -52,8 +52,7 @@ def main(devices, port=None, process=None, directory=None):
             contexts=draw,
             key=key,
             steps=steps,
-            checkpoint_dir=directory,
-            checkpoint_every=5,
+            checkpoint=directory and bx.Checkpoint(directory, every=5),
             **same,
         )
     lams.append(result.lam)

@@ -29,7 +29,7 @@ def run(p, rule):
 def test_passes_the_battery():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bx.ToleranceWarning)
-        check_rule(bx.Adaptive(rtol=1e-12, max_K=6))
+        check_rule(bx.AdaptiveReverse(rtol=1e-12, max_K=6))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -37,7 +37,7 @@ def test_passes_the_battery():
 def test_the_tolerance_is_met(name, rtol):
     """Against h_0, which is every step without B_0; and it equals truncation at its depth."""
     p = CASES[name]
-    out = run(p, bx.Adaptive(rtol, max_K=p.T))
+    out = run(p, bx.AdaptiveReverse(rtol, max_K=p.T))
     depth, tail = int(out.report["depth"]), float(out.report["tail"])
     w, pull = bx.Reverse(K=p.T).vjp(p.xi, p.lam, p.S, p.T)
     indirect = pull(jax.grad(p.f)(w, p.lam, p.S))[0]
@@ -51,14 +51,14 @@ def test_the_tolerance_is_met(name, rtol):
 
 def test_less_depth_for_less_accuracy():
     p = CASES["reweighting"]
-    depths = [int(run(p, bx.Adaptive(r, 200)).report["depth"]) for r in (0.3, 0.03, 0.003)]
+    depths = [int(run(p, bx.AdaptiveReverse(r, 200)).report["depth"]) for r in (0.3, 0.03, 0.003)]
     assert depths[0] < depths[1] < depths[2] < 200
 
 
 def test_a_tolerance_that_is_not_met_is_said():
     p = CASES["reweighting"]
     with pytest.warns(bx.ToleranceWarning, match=r"max_K=20\) did not reach its tolerance.*Raise"):
-        out = run(p, bx.Adaptive(1e-3, max_K=20))
+        out = run(p, bx.AdaptiveReverse(1e-3, max_K=20))
         jax.effects_barrier()
     assert not bool(out.report["converged"])
     assert int(out.report["depth"]) == 20
@@ -68,7 +68,7 @@ def test_a_tolerance_that_is_not_met_is_said():
 def test_a_loop_that_does_not_contract_is_followed_to_its_start():
     """A = I: every term counts, and all are taken."""
     xi = bx.Dynamics(lambda lam, S: jnp.zeros(2), lambda s, lam, S, t: s + lam)
-    out = bx.hypergradient(lambda w, lam, S: jnp.sum(w), xi, bx.Adaptive(0.1, 50), T=50)(
+    out = bx.hypergradient(lambda w, lam, S: jnp.sum(w), xi, bx.AdaptiveReverse(0.1, 50), T=50)(
         jnp.ones(2)
     )
     assert int(out.report["depth"]) > 40
@@ -77,7 +77,7 @@ def test_a_loop_that_does_not_contract_is_followed_to_its_start():
 
 def test_vmap_stops_each_at_its_own_depth():
     p = CASES["reweighting"]
-    hg = bx.hypergradient(p.f, p.xi, bx.Adaptive(0.03, p.T), T=p.T)
+    hg = bx.hypergradient(p.f, p.xi, bx.AdaptiveReverse(0.03, p.T), T=p.T)
     lams = jnp.stack([p.lam, p.lam - 3.0])
     batch = jax.vmap(hg, (0, None))(lams, p.S)
     singles = [hg(lam, p.S) for lam in lams]
@@ -89,16 +89,16 @@ def test_vmap_stops_each_at_its_own_depth():
 def test_work_follows_the_depth_not_the_limit():
     """The loop that runs is a while loop over stored iterates: max_K costs memory only."""
     p = CASES["ridge"]
-    shallow, deep = (run(p, bx.Adaptive(0.01, K)).report for K in (50, 300))
+    shallow, deep = (run(p, bx.AdaptiveReverse(0.01, K)).report for K in (50, 300))
     assert int(shallow["depth"]) == int(deep["depth"]) < 50
 
 
 @pytest.mark.parametrize(
     "make, text",
     [
-        (lambda: bx.Adaptive(0.0, 5), "rtol must be positive, got 0.0"),
-        (lambda: bx.Adaptive(-1.0, 5), "rtol must be positive"),
-        (lambda: bx.Adaptive(0.1, 0), "max_K must be at least 1"),
+        (lambda: bx.AdaptiveReverse(0.0, 5), "rtol must be positive, got 0.0"),
+        (lambda: bx.AdaptiveReverse(-1.0, 5), "rtol must be positive"),
+        (lambda: bx.AdaptiveReverse(0.1, 0), "max_K must be at least 1"),
         (lambda: bx.Krylov(pieces=0), "pieces must be at least 1"),
         (lambda: bx.Krylov(rank=0), "rank must be at least 1"),
         (lambda: bx.Krylov(K=-1), "K must be at least 0, got -1"),
@@ -115,7 +115,7 @@ def test_bad_settings(make, text):
 
 def test_bad_kinds():
     with pytest.raises(TypeError, match="rtol must be a Python float, got '0.1'"):
-        bx.Adaptive("0.1", 5)
+        bx.AdaptiveReverse("0.1", 5)
     p = CASES["quadratic"]
     with pytest.raises(ValueError, match=r"looks K = 7 steps back, but the inner loop has only"):
         bx.hypergradient(p.f, p.xi, bx.Krylov(K=4, head=3), T=6)(p.lam, p.S)
@@ -123,5 +123,5 @@ def test_bad_kinds():
 
 def test_reports_are_arrays_of_one_number():
     p = CASES["quadratic"]
-    for rule in (bx.Adaptive(0.1, 200), bx.Krylov(), bx.AdaptiveKrylov(0.1)):
+    for rule in (bx.AdaptiveReverse(0.1, 200), bx.Krylov(), bx.AdaptiveKrylov(0.1)):
         assert all(np.shape(v) == () for v in run(p, rule).report.values())

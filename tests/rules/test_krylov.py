@@ -68,7 +68,7 @@ def test_any_shape_is_exact_on_quadratics_of_that_rank(T, pieces, rank, data):
     assert_close(run(p, rule).h, p.finite(p.lam, p.S))
 
 
-@pytest.mark.parametrize("rule", [bx.Krylov(), bx.AdaptiveKrylov(0.1), bx.Adaptive(0.1, 5)])
+@pytest.mark.parametrize("rule", [bx.Krylov(), bx.AdaptiveKrylov(0.1), bx.AdaptiveReverse(0.1, 5)])
 def test_no_cotangent_gives_zero_and_no_nan(rule):
     p = problems.reweighting(n=12, T=20)
     f = lambda w, lam, S: jnp.sum(lam**2) + 0.0 * jnp.sum(w)

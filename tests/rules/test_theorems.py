@@ -133,7 +133,7 @@ def descend(p, rule, steps, eta=0.05):
         p.lam,
         T=p.T,
         steps=steps,
-        optimizer=optax.sgd(bx.decaying(eta)),
+        optimizer=optax.sgd(bx.inverse_sqrt_schedule(eta)),
         S=p.S,
         evaluate=lambda lam: lams.append(lam) or 0.0,
         evaluate_every=max(steps // 50, 1),

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import optax
 from jaxtyping import PyTree
 
+from .. import _tree as tree
+from .._errors import check
 from .._types import Context, Hyper, Params, State, Time
 
 
@@ -38,6 +41,9 @@ class Equilibrium(NamedTuple):
 class AbstractDynamics(eqx.Module):
     """The interface between inner algorithms and rules.
 
+    An algorithm of your own defines `start`, `advance` and `read`. The other methods have
+    defaults that are right for any iteration; `at` is needed for warm starts only.
+
     !!! example
 
         >>> import bilevax as bx, jax.numpy as jnp, optax
@@ -60,13 +66,35 @@ class AbstractDynamics(eqx.Module):
     def read(self, s: State) -> Params:
         """The parameters w inside the state."""
 
-    @abc.abstractmethod
     def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
-        """One step on the whole context: Xi_infinity of Prop. 3.6."""
+        """One step on the whole context: Xi_infinity of Prop. 3.6. Default: `advance`."""
+        return self.advance(s, lam, S, t)
 
-    @abc.abstractmethod
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
-        """The equation that the limit of the iteration satisfies (Eq. 11)."""
+        """The equation that the limit of the iteration satisfies (Eq. 11).
+
+        Default: the fixed point x = Xi(x, lam) of the differentiable part of the state.
+        """
+        x, rest = eqx.partition(s, eqx.is_inexact_array)
+
+        def residual(x, lam):
+            new = self.settle(eqx.combine(x, rest), lam, S, t)
+            return optax.tree.sub(x, tree.inexact(new))
+
+        return Equilibrium(x, residual, lambda x: self.read(eqx.combine(x, rest)), ())
+
+    def at(self, w: Params) -> "AbstractDynamics":
+        """The same algorithm started at w, which does not depend on lam: B_0 = 0."""
+        check.cannot_start_at(self)
+
+    def mu(self, lam: Hyper, S: Context) -> Hyper:
+        """What the loop is given in place of lam, computed once. Default: lam itself."""
+        del S
+        return lam
+
+    def loop(self) -> "AbstractDynamics":
+        """The algorithm in terms of mu: every rule runs this one. Default: itself."""
+        return self
 
 
 class _Constant(eqx.Module):

@@ -1,5 +1,6 @@
 """Gradient descent on g by any optax optimizer."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from jaxtyping import PyTree
 
 from .._errors import check
 from .._types import Context, Hyper, Objective, Params, State, Time
-from .base import AbstractDynamics, Equilibrium
+from .base import AbstractDynamics, Equilibrium, constant
 
 
 class Iterate(NamedTuple):
@@ -21,7 +22,7 @@ class Iterate(NamedTuple):
     opt: PyTree
 
 
-def whole(S: Context, t: Time) -> Context:
+def all_of(S: Context, t: Time) -> Context:
     """The default of `Descent.sample`: every step sees the whole context."""
     del t
     return S
@@ -53,7 +54,7 @@ class Descent(AbstractDynamics):
     g: Objective
     init: Callable[[Hyper, Context], Params]
     opt: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation]
-    sample: Callable[[Context, Time], Context] = eqx.field(default=whole)
+    sample: Callable[[Context, Time], Context] = eqx.field(default=all_of)
 
     def __check_init__(self):
         check.function(self.g, "g", "(w, lam, S) -> scalar")
@@ -85,14 +86,19 @@ class Descent(AbstractDynamics):
         residual = lambda w, lam: gradient(w, lam, S)
         return Equilibrium(s.w, residual, lambda w: w, tags)
 
+    def at(self, w: Params) -> "Descent":
+        return dataclasses.replace(self, init=constant(w))
+
     def _objective(self, w: Params, lam: Hyper, S: Context):
         return check.scalar(self.g(w, lam, S), "g")
 
     def _optimizer(self, lam: Hyper) -> optax.GradientTransformationExtraArgs:
-        opt = self.opt if _is_optimizer(self.opt) else self.opt(lam)  # pyright: ignore
+        opt: Any = self.opt if _is_optimizer(self.opt) else self.opt(lam)  # pyright: ignore
         if not _is_optimizer(opt):
             check.instance(opt, tuple, "opt(lam)", "an optax optimizer")
-        return optax.with_extra_args_support(opt)  # pyright: ignore
+        if isinstance(opt, optax.MultiSteps):
+            opt = opt.gradient_transformation()
+        return optax.with_extra_args_support(opt)
 
     def _update(self, s: Iterate, lam: Hyper, S_t: Context) -> Iterate:
         value, gradient = jax.value_and_grad(self._objective)(s.w, lam, S_t)
@@ -108,4 +114,4 @@ class Descent(AbstractDynamics):
 
 
 def _is_optimizer(opt: Any) -> bool:
-    return isinstance(opt, (optax.GradientTransformation, optax.GradientTransformationExtraArgs))
+    return isinstance(opt, (optax.GradientTransformation, optax.MultiSteps))

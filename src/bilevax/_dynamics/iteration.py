@@ -1,13 +1,13 @@
 """Any iterative algorithm, given by its functions."""
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
 
-from .. import _tree as tree
 from .._errors import check
 from .._types import Context, Hyper, Params, State, Time
-from .base import AbstractDynamics, Equilibrium
+from .base import AbstractDynamics, constant
 
 
 def everything(s: State) -> Params:
@@ -55,15 +55,7 @@ class Dynamics(AbstractDynamics):
     def read(self, s: State) -> Params:
         return self.params(s)
 
-    def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
-        return self.advance(s, lam, S, t)
-
-    def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
-        """The fixed point x = Xi(x, lam) of the differentiable part of the state."""
-        x, rest = eqx.partition(s, eqx.is_inexact_array)
-
-        def residual(x, lam):
-            new = self.settle(eqx.combine(x, rest), lam, S, t)
-            return tree.sub(x, tree.inexact(new))
-
-        return Equilibrium(x, residual, lambda x: self.read(eqx.combine(x, rest)), ())
+    def at(self, w: Params) -> "Dynamics":
+        if self.params is not everything:
+            check.cannot_start_at(self)
+        return dataclasses.replace(self, init=constant(w))

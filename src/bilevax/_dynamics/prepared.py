@@ -1,5 +1,6 @@
 """What depends on lam and S alone, taken out of the inner loop."""
 
+import dataclasses
 from collections.abc import Callable
 
 from .._errors import check
@@ -39,20 +40,29 @@ class Prepared(AbstractDynamics):
         check.instance(self.xi, AbstractDynamics, "xi", how)
 
     def mu(self, lam: Hyper, S: Context) -> Hyper:
-        return check.floating(self.prepare(lam, S), "prepare(lam, S)")
+        return self.xi.mu(self._prepared(lam, S), S)
+
+    def loop(self) -> AbstractDynamics:
+        return self.xi.loop()
 
     def start(self, lam: Hyper, S: Context) -> State:
-        return self.xi.start(self.mu(lam, S), S)
+        return self.xi.start(self._prepared(lam, S), S)
 
     def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
-        return self.xi.advance(s, self.mu(lam, S), S, t)
+        return self.xi.advance(s, self._prepared(lam, S), S, t)
 
     def read(self, s: State) -> Params:
         return self.xi.read(s)
 
     def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
-        return self.xi.settle(s, self.mu(lam, S), S, t)
+        return self.xi.settle(s, self._prepared(lam, S), S, t)
 
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
-        x, residual, read, tags = self.xi.equilibrium(s, self.mu(lam, S), S, t)
-        return Equilibrium(x, lambda x, lam: residual(x, self.mu(lam, S)), read, tags)
+        x, residual, read, tags = self.xi.equilibrium(s, self._prepared(lam, S), S, t)
+        return Equilibrium(x, lambda x, lam: residual(x, self._prepared(lam, S)), read, tags)
+
+    def at(self, w: Params) -> "Prepared":
+        return dataclasses.replace(self, xi=self.xi.at(w))
+
+    def _prepared(self, lam: Hyper, S: Context) -> Hyper:
+        return check.floating(self.prepare(lam, S), "prepare(lam, S)")

@@ -1,1 +1,1 @@
-"""What bilevax says about bad input and bad luck, and where it says it."""
+"""What bilevax says about bad input and bad luck: every sentence of the core stands here."""

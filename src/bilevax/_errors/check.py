@@ -2,7 +2,6 @@
 
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
 from .. import _tree as tree
+from .warn import warn
 
 
 def name_of(root: str, path: Any) -> str:
@@ -54,6 +54,31 @@ def depth(rule: Any, K: int, T: int) -> None:
         )
 
 
+def exact_steps(rule: Any, n: int, T: int) -> None:
+    if n > T:
+        raise ValueError(
+            f"{rule!r} takes K + head = {n} steps exactly, but the inner loop has only T = {T}: "
+            f"lower K + head to at most {T}, raise T, or use Reverse() for every step."
+        )
+
+
+def power_of_two(value: Any, name: str) -> None:
+    integer(value, name, "one piece covers the whole horizon")
+    if value & (value - 1):
+        near = 1 << (value.bit_length() - 1)
+        raise ValueError(f"{name} must be a power of two, got {value}: give {near} or {2 * near}.")
+
+
+def real(x: PyTree, rule: Any) -> None:
+    """Inner products of complex cotangents are not what a Krylov space needs."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(x):
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise TypeError(
+                f"{rule!r} needs a real state, but {name_of('state', path)} is {leaf.dtype}: keep "
+                "real and imaginary parts as two arrays, or use Reverse(segment=...)."
+            )
+
+
 def function(value: Any, name: str, form: str, remedy: str = "") -> None:
     if not callable(value):
         tail = f"; {remedy}" if remedy else ""
@@ -76,7 +101,7 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
     if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
         raise TypeError(
             f"{where} is the Python {type(leaf).__name__} {leaf!r}: wrap it as "
-            f"jnp.asarray({float(leaf)!r}), so that another value does not compile anew."
+            f"jnp.asarray({float(leaf)!r}), so that another value does not compile again."
         )
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         raise TypeError(
@@ -105,6 +130,16 @@ def scalar(value: Any, name: str) -> Array:
         raise TypeError(
             f"{name}(w, lam, S) must return a floating scalar, got dtype {value.dtype}:"
             " a count or an accuracy has no gradient, return a loss."
+        )
+    return value
+
+
+def pair(value: Any) -> tuple[Any, Any]:
+    """What an objective with `has_aux` returns."""
+    if not (isinstance(value, tuple) and len(value) == 2):
+        raise TypeError(
+            f"has_aux=True says that f returns a pair (scalar, anything else), got {_kind(value)}: "
+            "return both, or leave has_aux out."
         )
     return value
 
@@ -208,8 +243,45 @@ def invisible(rule: Any, leaves: Sequence[str], where: str, used: bool) -> str:
 _ALSO = {"the optimizer": ", or Reverse(K=...), which sees that of the last K steps"}
 
 
+def seen_in_part(rule: Any, leaves: Sequence[str]) -> str:
+    leaf = leaves[0] if len(leaves) == 1 else f"each of {', '.join(leaves)}"
+    return (
+        f"{leaf} does not act alike in all steps: the number of the step picks or switches it, as "
+        f"in lam[t]. {rule!r} does not follow each step, so the parts of {leaf} that act in the "
+        "others get no gradient, or a wrong one. Use Reverse(), Reverse(segment=...) or Forward()."
+    )
+
+
+def not_zero(rule: Any, zero: Bool[Array, ""]) -> None:
+    """A number is looked at where there is one; inside a transformation there is none."""
+    if not isinstance(zero, jax.core.Tracer) and bool(zero):
+        text = (
+            f"the hypergradient by {rule!r} is exactly zero although f depends on w_T: in the steps"
+            " that the rule follows lam does not act (a learning rate of zero, steps that are "
+            "skipped). Use Reverse(), Reverse(segment=...) or Forward()."
+        )
+        warn(text, InvisibleLeafWarning)
+
+
 def all_invisible(texts: Sequence[str]) -> str:
     return "the whole hypergradient would be zero. " + " ".join(texts)
+
+
+class InvisibleLeafWarning(UserWarning):
+    """A leaf of lam gets no gradient, or only a part, from the chosen rule.
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax, warnings
+        >>> g = lambda w, lam, S: (w - lam["goal"]) ** 2
+        >>> xi = bx.Descent(g, lambda lam, S: lam["start"], optax.sgd(0.1))
+        >>> lam = {"goal": jnp.asarray(1.0), "start": jnp.asarray(0.0)}  # K = 1 sees no start
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     warnings.simplefilter("always")
+        ...     out = bx.hypergradient(lambda w, lam, S: w, xi, bx.Reverse(K=1), T=2)(lam)
+        >>> said[0].category is bx.InvisibleLeafWarning
+        True
+    """
 
 
 class ToleranceWarning(UserWarning):
@@ -222,20 +294,17 @@ class ToleranceWarning(UserWarning):
         >>> p = problems.quadratic(T=40)
         >>> with warnings.catch_warnings(record=True) as said:
         ...     warnings.simplefilter("always")
-        ...     h = bx.hypergradient(p.f, p.xi, bx.Adaptive(1e-6, max_K=5), T=p.T)(p.lam, p.S).h
-        ...     h = h.block_until_ready()
+        ...     hg = bx.hypergradient(p.f, p.xi, bx.AdaptiveReverse(1e-6, max_K=5), T=p.T)
+        ...     h = hg(p.lam, p.S).h.block_until_ready()
         >>> said[0].category is bx.ToleranceWarning
         True
     """
 
 
 def missed_tolerance(rule: Any, error: float, remedy: str) -> None:
-    what = "did not reach its tolerance" if math.isfinite(error) else "does not hold here"
-    warnings.warn(
-        f"{rule!r} {what}: the estimated relative error is {error:.2g}. {remedy}",
-        ToleranceWarning,
-        stacklevel=2,
-    )
+    estimate = f"the estimated relative error is {error:.2g}"
+    text = f"did not reach its tolerance: {estimate}. " if math.isfinite(error) else "failed: "
+    warn(f"{rule!r} {text}{remedy}", ToleranceWarning)
 
 
 def solver_failed(rule: Any) -> str:
@@ -253,6 +322,14 @@ def needs_symmetry(solver: Any) -> NoReturn:
         "definite system, which only Descent has (the Hessian of g); for Dynamics the "
         "system is I - A and has no such structure: use "
         "Implicit(lineax.GMRES(rtol=1e-6, atol=1e-6))."
+    )
+
+
+def cannot_start_at(xi: Any) -> NoReturn:
+    raise TypeError(
+        f"warm_start=True starts the inner loop at a given w, which {type(xi).__name__} cannot: "
+        "Descent can, Dynamics can if its whole state is w (leave out params, and let f pick what "
+        "it reads), and an algorithm of your own can if it defines at(w)."
     )
 
 

@@ -1,9 +1,7 @@
 """What the outer loop says about bad input and bad luck."""
 
 import inspect
-import math
-import warnings
-from pathlib import Path
+import os
 from typing import Any, NoReturn
 
 import jax
@@ -12,6 +10,7 @@ import optax
 from jax.sharding import Mesh
 
 from . import check as base
+from .warn import warn
 
 CAUSES = (
     "",  # the inner loop's sentence names T
@@ -41,37 +40,8 @@ class DivergenceError(FloatingPointError):
     result: Any = None
 
 
-class SettingsError(ValueError):
-    """A run was resumed with other settings than it was begun with.
-
-    !!! example
-
-        >>> import bilevax as bx, jax.numpy as jnp, optax, tempfile
-        >>> from bilevax import problems
-        >>> p = problems.counterexample()
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> run = lambda T: bx.minimize(p.f, p.xi, bx.Reverse(), p.lam, T=T, steps=2,
-        ...     optimizer=optax.sgd(0.1), checkpoint_dir=folder.name)
-        >>> result = run(5)
-
-        >>> try:
-        ...     run(6)
-        ... except bx.SettingsError:
-        ...     print("the run was begun with T = 5")
-        the run was begun with T = 5
-        >>> folder.cleanup()
-    """
-
-
-class CheckpointWarning(UserWarning):
-    """A checkpoint could not be read, and the one before it is used; or not be written.
-
-    !!! example
-
-        >>> import bilevax as bx, warnings
-        >>> with warnings.catch_warnings():  # a run that should stop when its disk is full
-        ...     warnings.simplefilter("error", bx.CheckpointWarning)
-    """
+NUMERICAL = (FloatingPointError, RuntimeError)
+"""Errors of the numbers and not of the program: `DivergenceError`, and those of solvers."""
 
 
 def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
@@ -93,14 +63,6 @@ def stopped(error: BaseException, where: str, result: Any) -> None:
     error.add_note(f"bilevax: the run so far ({steps}) is this error's .result. {where}".rstrip())
 
 
-def cannot_warm(xi: Any) -> NoReturn:
-    raise TypeError(
-        f"warm_start=True needs to start {type(xi).__name__} from a given w, which it can for "
-        "Descent, and for Dynamics whose whole state is w (leave out params, and let f pick "
-        "what it reads)."
-    )
-
-
 def warm_start_hides(error: ValueError) -> NoReturn:
     raise ValueError(
         "warm_start=True begins every inner loop at the last w_T, so that init is not "
@@ -112,7 +74,7 @@ def one_source(S: Any, contexts: Any) -> None:
     if S is not None and contexts is not None:
         raise ValueError(
             "S and contexts were both given: S is the one context of a deterministic problem, "
-            "contexts are drawn anew in each hyper-iteration; give one of them."
+            "contexts are new ones in each hyper-iteration; give one of them."
         )
 
 
@@ -208,45 +170,6 @@ def other_form(item: int, first: Any, now: Any) -> NoReturn:
     )
 
 
-def same_settings(directory: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
-    differ = [name for name in now if not _same(then.get(name), now[name])]
-    if not differ:
-        return
-    parts = "; ".join(_difference(name, then.get(name), now[name]) for name in differ)
-    raise SettingsError(
-        f"checkpoint_dir {directory} holds another run: {parts}. Give another checkpoint_dir to "
-        "begin a new run, or the settings of that run to go on with it."
-    )
-
-
-def _same(then: Any, now: Any) -> bool:
-    """Equal, numbers up to rounding."""
-    if isinstance(then, list) and isinstance(now, list):
-        return len(then) == len(now) and all(map(_same, then, now))
-    if isinstance(then, float) and isinstance(now, float):
-        return math.isclose(then, now, rel_tol=1e-3, abs_tol=1e-3)
-    return then == now
-
-
-def _difference(name: str, then: Any, now: Any) -> str:
-    if name in {"lam0", "S", "key"}:
-        return f"{name} has other values"
-    if name == "first context":
-        return "contexts begins with another item (give the iterator from its beginning)"
-    if name == "first step":
-        return "f, xi or contexts compute something else in the first inner step"
-    if name == "optimizer":
-        return "optimizer makes another first update (another step size, or another optimizer)"
-    if name == "shapes":
-        lines = [
-            f"{n} is {now.get(n)}, was {then.get(n)}"
-            for n in sorted({*then, *now})
-            if then.get(n) != now.get(n)
-        ]
-        return ", ".join(lines)
-    return f"{name} is {now}, was {then}"
-
-
 def scores(value: Any) -> dict[str, float]:
     """What `evaluate` returned, as numbers under names."""
     value = value if isinstance(value, dict) else {"value": value}
@@ -262,30 +185,25 @@ def scores(value: Any) -> dict[str, float]:
     return scores
 
 
-def damaged(directory: Path, step: int, why: Any) -> None:
-    warnings.warn(
-        f"the checkpoint of hyper-iteration {step} in {directory} is damaged ({_first_line(why)}); "
-        f"it is put aside as damaged-{step}, and the one before it is used.",
-        CheckpointWarning,
-        stacklevel=2,
-    )
+def stopping() -> None:
+    """Inside a signal handler, where print is not safe."""
+    os.write(2, b"\nbilevax: stopping after this hyper-iteration; signal again to stop at once\n")
 
 
-def not_saved(directory: Path, step: int, why: Exception) -> None:
-    warnings.warn(
-        f"hyper-iteration {step} could not be saved in {directory} ({_first_line(why)}); the run "
-        "goes on, and tries again at the next checkpoint.",
-        CheckpointWarning,
-        stacklevel=2,
-    )
+def needs_tensorboard(error: ImportError) -> NoReturn:
+    raise ImportError(
+        "log_dir asks for TensorBoard's event files, which tensorboardX writes: "
+        "pip install 'bilevax[tensorboard]'."
+    ) from error
 
 
-def _first_line(why: Any) -> str:
-    return str(why).strip().split("\n")[0][:200]
+def intervals(steps: int, **optional: int | None) -> None:
+    """Numbers of hyper-iterations."""
+    for name, value in {"steps": steps, **optional}.items():
+        if value is not None or name == "steps":
+            base.integer(value, name, "give a number of hyper-iterations")
 
 
-def all_damaged(directory: Path) -> NoReturn:
-    raise ValueError(
-        f"no checkpoint in {directory} can be read, and a run is not begun anew without your "
-        "word: restore the directory, or give another checkpoint_dir."
-    )
+def renamed_argument(old: str, new: str) -> None:
+    text = f"{old} of minimize is deprecated and will go in the next version: write {new}."
+    warn(text, DeprecationWarning)

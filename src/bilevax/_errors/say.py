@@ -1,7 +1,7 @@
 """Saying, from inside a compiled program, that a tolerance was not met."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import jax
@@ -20,26 +20,37 @@ def say_if_missed(
     lax.cond(missed, lambda *x: jax.debug.callback(say, *x), lambda *x: None, error, missed)
 
 
-_said: set[str] | None = None
+_waiting: dict[str, Callable[[], None]] | None = None
+"""Inside `said_once`: what is to be said, by rule; None once it has been said."""
 
 
 @contextmanager
-def said_once() -> Iterator[None]:
-    """Inside, every rule warns once: a loop would repeat itself in each iteration."""
-    global _said
-    before, _said = _said, set()
+def said_once() -> Iterator[Callable[[], None]]:
+    """Inside, every rule warns once, and only when the given function is called.
+
+    A loop would otherwise repeat itself in each iteration, and a warning that is an error would
+    be raised inside the compiled program, far from the line that called it.
+    """
+    global _waiting
+    before, _waiting = _waiting, {}
     try:
-        yield
-        jax.effects_barrier()
+        yield _say_what_waits
     finally:
-        _said = before
+        _waiting = before
+
+
+def _say_what_waits() -> None:
+    jax.effects_barrier()
+    for name, say in list((_waiting or {}).items()):
+        _waiting[name] = lambda: None  # pyright: ignore
+        say()
 
 
 def _say(rule: AbstractRule, remedy: str, error: Array, missed: Array) -> None:
     if not missed:  # asked again, because under vmap both branches run
         return
-    if _said is not None:
-        if repr(rule) in _said:
-            return
-        _said.add(repr(rule))
-    check.missed_tolerance(rule, float(error), remedy)
+    say = functools.partial(check.missed_tolerance, rule, float(error), remedy)
+    if _waiting is None:
+        say()
+    else:
+        _waiting.setdefault(repr(rule), say)

@@ -1,134 +1,172 @@
-"""Checkpoints by Orbax: written atomically, verified when read, the last few kept.
+"""Checkpoints: one file each, written atomically, verified when read, the last few kept.
 
-A checkpoint holds arrays, under names, and a JSON note about them: the settings of the run and a
-digest of every array. What does not agree with its digests is put aside, and the checkpoint
-before it is used.
+A checkpoint is an `.npz` file of arrays under names. One of them, `about`, is a note in JSON, and
+one is a digest of all others. A file that does not agree with its digest is put aside, and the one
+before it is used. Nothing else in the directory is ever touched.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
+from jaxtyping import PyTree
 
-from .._errors import outer as check
+from .._errors import check as base
+from .._errors import checkpoints as check
+from .._files import atomic_write
+from .devices import agreed, on_host
+from .lock import locked
 
 Arrays = dict[str, Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often `minimize` saves a run.
+
+    **Arguments:**
+
+    - `directory`: a folder for this run alone. If it holds the run already, the run goes on
+        from its newest checkpoint.
+    - `every`: save after so many hyper-iterations. Default: by time only.
+    - `seconds`: save after so much time, too.
+    - `keep`: how many checkpoints to keep.
+
+    !!! example
+
+        >>> import bilevax as bx, optax, tempfile
+        >>> from bilevax import problems
+        >>> p = problems.counterexample()
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> run = lambda steps: bx.minimize(p.f, p.xi, bx.Reverse(), p.lam, T=p.T, steps=steps,
+        ...     optimizer=optax.sgd(0.1), checkpoint=bx.Checkpoint(folder.name, every=2))
+        >>> result = run(2)
+        >>> len(run(4).history["value"])  # the first two are from the first call
+        4
+        >>> folder.cleanup()
+    """
+
+    directory: str | os.PathLike
+    every: int | None = None
+    seconds: float = 60.0
+    keep: int = 3
+
+    def __post_init__(self):
+        check.directory(self.directory)
+        if self.every is not None:
+            base.integer(self.every, "every", "give a number of hyper-iterations")
+        base.positive(self.seconds, "seconds", "give the time between two checkpoints")
+        base.integer(self.keep, "keep", "give the number of checkpoints to keep")
+
+
 class Saved(NamedTuple):
-    """One checkpoint."""
+    """What a checkpoint holds."""
 
     arrays: Arrays
     about: dict[str, Any]
 
 
-class Checkpoints:
+@contextmanager
+def opened(checkpoint: Checkpoint | None) -> Iterator["Store | None"]:
+    """The checkpoints in a directory, which is locked."""
+    if checkpoint is None:
+        yield None
+        return
+    directory = Path(checkpoint.directory).resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory):
+        yield Store(directory, checkpoint.keep)
+
+
+class Store:
     """The checkpoints of one run, in one directory."""
 
-    def __init__(self, directory: str | os.PathLike, keep: int):
-        import orbax.checkpoint as ocp  # takes half a second
-
-        self.directory = Path(directory).absolute()
-        self._options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep, enable_async_checkpointing=False, cleanup_tmp_directories=True
-        )
-        self._args, self._manage = ocp.args, ocp.CheckpointManager
-        self._open()
-
-    def _open(self) -> None:
-        self._manager = self._manage(self.directory, options=self._options)
+    def __init__(self, directory: Path, keep: int):
+        self.directory, self._keep = directory, keep
+        if not self._steps() and any(directory.glob("[0-9]*/about")):
+            check.earlier_version(directory)
+        if jax.process_index() == 0:
+            for path in directory.glob(".bilevax-*.npz.*.new"):  # of a run that was killed
+                path.unlink()
 
     def save(self, step: int, arrays: Arrays, about: dict[str, Any]) -> None:
         """Write a checkpoint; when this returns it is there, whole."""
-        full = {name: a for name, a in arrays.items() if a.size}  # Orbax refuses empty ones
-        about = json.loads(json.dumps(about | {"digests": digests(full)}))
-        args = self._args.Composite(
-            state=self._args.StandardSave(full),
-            about=self._args.JsonSave(about | {"seal": _seal(about)}),
-        )
-        self._manager.save(step, args=args, force=True)
-        self._manager.wait_until_finished()
+        arrays = {name: on_host(a) for name, a in arrays.items()}  # all processes give their part
+        if jax.process_index() > 0:
+            return
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        with atomic_write(self._path(step)) as file:
+            np.savez(file, **arrays, digest=_digest(arrays))
+        for old in self._steps()[: -self._keep]:
+            self._path(old).unlink()
 
-    def load(self, template: Any) -> Saved | None:
-        """The newest checkpoint that is whole; None in an empty directory.
-
-        `template`: about -> arrays, or their shapes, to be read in those places.
-        """
-        broken = self._unfinished()
-        found = None
-        for step in sorted(self._manager.all_steps(), reverse=True):
+    def load(self) -> Saved | None:
+        """The newest checkpoint that is whole; None if there is none."""
+        found, damaged = None, []
+        while found is None and (left := [s for s in self._steps() if s not in damaged]):
             try:
-                found = self._read(step, template)
-                break
-            except check.SettingsError:
-                raise
-            except Exception as error:  # whatever Orbax says of a damaged file
-                check.damaged(self.directory, step, error)
-                broken.append(step)
-        self._put_aside(broken)
-        if broken and found is None:
+                found = _read(self._path(left[-1]))
+            except Exception as error:  # whatever numpy says of a damaged file
+                check.damaged(self._path(left[-1]), error)
+                damaged.append(left[-1])
+        agreed(0)  # every process has looked
+        if jax.process_index() == 0:
+            for step in damaged:
+                _put_aside(self._path(step))
+        if damaged and found is None:
             check.all_damaged(self.directory)
         return found
 
-    def _read(self, step: int, template: Any) -> Saved:
-        args = self._args.Composite(about=self._args.JsonRestore())
-        about = dict(self._manager.restore(step, args=args)["about"])
-        if about.pop("seal", None) != _seal(about):
-            raise ValueError("its note does not agree with its seal")
-        wanted = template(about)
-        full = {name: a for name, a in wanted.items() if a.size}
-        args = self._args.Composite(state=self._args.StandardRestore(full))
-        arrays = self._manager.restore(step, args=args)["state"]
-        wrong = [name for name, d in digests(arrays).items() if about["digests"][name] != d]
-        if wrong:
-            raise ValueError(f"the digest of {wrong[0]} does not agree")
-        return Saved({name: arrays.get(name, a) for name, a in wanted.items()}, about)
+    def _path(self, step: int) -> Path:
+        return self.directory / f"bilevax-{step}.npz"
 
-    def _unfinished(self) -> list[int]:
-        """Directories with the name of a step that Orbax does not take for checkpoints."""
-        names = {int(p.name) for p in self.directory.iterdir() if p.name.isdigit()}
-        steps = sorted(names - set(self._manager.all_steps()))
-        for step in steps:
-            check.damaged(self.directory, step, "it is incomplete")
-        return steps
-
-    def _put_aside(self, steps: list[int]) -> None:
-        if not steps:
-            return
-        self._manager.close()
-        if jax.process_index() == 0:
-            for step in steps:
-                n = len(list(self.directory.glob(f"damaged-{step}*")))
-                name = f"damaged-{step}-{n}" if n else f"damaged-{step}"
-                (self.directory / str(step)).rename(self.directory / name)
-        if jax.process_count() > 1:
-            multihost_utils.sync_global_devices("bilevax: damaged checkpoints put aside")
-        self._open()
-
-    def close(self) -> None:
-        self._manager.close()
+    def _steps(self) -> list[int]:
+        names = [re.fullmatch(r"bilevax-(\d+)\.npz", p.name) for p in self.directory.iterdir()]
+        return sorted(int(name[1]) for name in names if name)
 
 
-def digests(arrays: Arrays) -> dict[str, str | None]:
-    """A digest of the bytes of each array; None for one that no single process holds."""
-    return {name: _digest(a) for name, a in arrays.items()}
+def _read(path: Path) -> Saved:
+    with open(path, "rb") as file, np.load(file) as members:
+        arrays = {name: members[name] for name in members.files}
+    if not np.array_equal(arrays.pop("digest"), _digest(arrays)):
+        check.other_digest()
+    return Saved(arrays, json.loads(arrays.pop("about").tobytes()))
 
 
-def _digest(a: Any) -> str | None:
-    if isinstance(a, jax.Array):
-        if not (a.is_fully_addressable or a.is_fully_replicated):
-            return None
-        a = a.addressable_data(0) if a.is_fully_replicated else a
-    a = np.asarray(a)
-    head = f"{a.dtype} {a.shape} ".encode()
-    return hashlib.blake2b(head + np.ascontiguousarray(a).tobytes(), digest_size=8).hexdigest()
+def _digest(arrays: Arrays) -> np.ndarray:
+    sum_ = hashlib.blake2b(digest_size=16)
+    for name, a in sorted(arrays.items()):
+        sum_.update(f"{name} {a.itemsize} {a.shape} ".encode() + a.tobytes())
+    return np.frombuffer(sum_.digest(), np.uint8)
 
 
-def _seal(about: dict[str, Any]) -> str:
-    text = json.dumps(about, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+def _put_aside(path: Path) -> None:
+    n = len(list(path.parent.glob(f"damaged*-{path.name}")))
+    path.rename(path.with_name(f"damaged{n or ''}-{path.name}"))
+
+
+def named(root: str, x: PyTree) -> Arrays:
+    """The leaves of x under their names: lam.penalty, opt.0.mu, ..."""
+    out = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(x):
+        name = ".".join(
+            filter(None, [root, jax.tree_util.keystr(path, simple=True, separator=".")])
+        )
+        while name in out:  # {"a": {"b": x}, "a.b": y}
+            name += "_"
+        out[name] = leaf
+    return out
+
+
+def filled(root: str, x: PyTree, arrays: Mapping[str, Any]) -> PyTree:
+    """x with its leaves replaced by those of their names."""
+    leaves = [arrays[name] for name in named(root, x)]
+    return jax.tree.structure(x).unflatten(leaves)

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 from .._errors import outer as check
 from .._types import Context
-from .places import put
+from .devices import put
 
 AHEAD = 2
 """Groups that wait, ready, while one is in use."""
@@ -57,7 +57,7 @@ class Reader:
     def peek(self) -> Context:
         """The first item, which stays to be read."""
         self._before = self._state()
-        self._peeked = [self._advance()]
+        self._peeked = [self._next_item()]
         self.first = jax.tree.map(_to_array, self._peeked[0])
         return self.first
 
@@ -66,7 +66,7 @@ class Reader:
             self._peeked = []
             self._restore(_decode(at.state))
         for _ in range(at.skip):
-            self._advance()
+            self._next_item()
         self._taken = at.skip
 
     def position(self) -> Position:
@@ -77,7 +77,7 @@ class Reader:
         return Position(state, 0)
 
     def next(self) -> Context:
-        item = jax.tree.map(_to_array, self._advance())
+        item = jax.tree.map(_to_array, self._next_item())
         form = jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", item)
         self._form = form if self._form is None else self._form
         if form != self._form:
@@ -85,7 +85,7 @@ class Reader:
         self._taken += 1
         return item
 
-    def _advance(self) -> Any:
+    def _next_item(self) -> Any:
         if self._peeked:
             return self._peeked.pop()
         for _ in range(1 + self._again):
@@ -95,8 +95,8 @@ class Reader:
         check.contexts_ended(self._taken)
 
     @property
-    def knows(self) -> bool:
-        """Whether it knows where it stands; otherwise one must begin at its beginning."""
+    def knows_position(self) -> bool:
+        """Whether it can say where it stands; if not, it must be given from its beginning."""
         return self._before is not None
 
     def _state(self) -> Any:
@@ -125,14 +125,18 @@ class Stream:
         self._thread = threading.Thread(target=self._work, args=(at,), daemon=True)
         self._thread.start()
 
-    def ready(self) -> tuple[Context, int, int]:
-        """(contexts, how many of them have been used, how many have not)."""
+    def wait(self) -> int:
+        """How many hyper-iterations there are contexts for; waits until there are some."""
         if self._used == self._group.n:
             group = self._queue.get()
-            if isinstance(group, BaseException):  # the iterator's, or ours about it
+            if isinstance(group, BaseException):  # of the iterator, or ours about it
                 raise group
             self._group, self._used = group, 0
-        return self._group.contexts, self._used, self._group.n - self._used
+        return self._group.n - self._used
+
+    def contexts(self) -> tuple[Context, int]:
+        """(contexts, how many of them have been used)."""
+        return self._group.contexts, self._used
 
     def current(self) -> Context:
         """The batch that comes next."""

@@ -1,12 +1,11 @@
 """`minimize`: the outer loop of Eq. 1 and Eq. 2."""
 
+import functools
 import os
-import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 import optax
 from jax.sharding import Mesh
 
@@ -17,18 +16,13 @@ from .._errors.say import said_once
 from .._hypergradient import check_problem
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
-from .average import Outer
-from .checkpoints import Checkpoints
-from .drive import Drive
-from .journal import Best
-from .places import agreed, mesh_of, on_device
-from .rhythm import Rhythm
-from .signals import Asked, leave, put_off
-from .watch import History, Progress, Show, bar, events
-
-FOREVER = int(np.iinfo(np.int32).max)
-
-Draw = Callable[[Any], Context]
+from .batch import OuterProblem
+from .checkpoints import Checkpoint, opened
+from .devices import mesh_of, on_device
+from .history import Best, History
+from .progress import Progress, event_files, progress_bar
+from .run import Intervals, OuterRun
+from .signals import deferred_signals
 
 
 class Result(NamedTuple):
@@ -56,20 +50,47 @@ class Result(NamedTuple):
     step: int
     """How many hyper-iterations have been taken."""
     reason: str
-    """Why the run ended: "steps", "patience" or "callback"."""
+    """Why the run ended: "steps", "patience", "callback", or "error"."""
+    error: Exception | None = None
+    """What went wrong, if the run was called with `throw=False`."""
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _with_old_arguments(fun: Function) -> Function:
+    """The names that arguments had until version 0.1."""
+    of_checkpoint = {"checkpoint_dir": "directory", "checkpoint_every": "every"}
+    of_checkpoint |= {"checkpoint_seconds": "seconds", "keep": "keep"}
+
+    @functools.wraps(fun)
+    def wrapper(*args, **given):
+        old = {new: given.pop(name) for name, new in of_checkpoint.items() if name in given}
+        if old:
+            check.renamed_argument(
+                "checkpoint_dir", 'checkpoint=bx.Checkpoint("runs/a", every=100)'
+            )
+            given["checkpoint"] = Checkpoint(**old) if old.get("directory") is not None else None
+        if "lam0" in given:
+            check.renamed_argument("lam0", "lam")
+            given["lam"] = given.pop("lam0")
+        return fun(*args, **given)
+
+    return wrapper  # pyright: ignore
+
+
+@_with_old_arguments
 def minimize(
     f: Objective,
     xi: AbstractDynamics,
     rule: AbstractRule,
-    lam0: Hyper,
+    lam: Hyper,
     *,
     T: int,
     steps: int,
     optimizer: optax.GradientTransformation,
     S: Context = None,
-    contexts: Draw | Iterable[Context] | None = None,
+    contexts: Callable[[Any], Context] | Iterable[Context] | None = None,
     batch: int = 1,
     at_once: int | None = None,
     key: Any = None,
@@ -81,54 +102,55 @@ def minimize(
     callback: Callable[[Progress], Any] | None = None,
     progress: bool | None = None,
     log_dir: str | os.PathLike | None = None,
-    checkpoint_dir: str | os.PathLike | None = None,
-    checkpoint_every: int | None = None,
-    checkpoint_seconds: float = 60.0,
-    keep: int = 3,
+    checkpoint: Checkpoint | str | os.PathLike | None = None,
+    throw: bool = True,
 ) -> Result:
     """Minimise lam -> f(w_T(lam), lam, S), or its mean over contexts S (Eq. 1, Eq. 2).
 
-    With a `checkpoint_dir`, the same call goes on where the last one stopped, to the same
-    bits: whether it was interrupted, killed, or asked for fewer `steps`.
+    With a `checkpoint`, the same call goes on where the last one stopped, to the same bits:
+    whether it was interrupted, killed, or asked for fewer `steps`.
 
     **Arguments:**
 
     - `f`, `xi`, `rule`, `T`: as in `hypergradient`.
-    - `lam0`: where to begin.
+    - `lam`: where to begin.
     - `steps`: how many hyper-iterations in all.
-    - `optimizer`: any optax optimizer. `decaying` and `first_update` are the paper's habits.
+    - `optimizer`: any optax optimizer. The paper uses `inverse_sqrt_schedule` for its step size
+        and `scale_first_update`.
     - `S`: the context of a deterministic problem.
-    - `contexts`: instead of S, a function key -> S, which is compiled and drawn from on the
-        device (put its data into it with `jax.tree_util.Partial(draw, data)`); or a Python
-        iterator of contexts, read ahead in a thread.
-    - `batch`: contexts in each hyper-iteration; h is their mean.
-    - `at_once`: how many of them (on each device) go through vmap together; the rest waits.
-        Less memory, the same result. Default: all.
-    - `key`: for a function `contexts`.
-    - `warm_start`: begin each inner loop at the w_T of the last one, in place of `init`; its
-        dependence on lam is not followed, under any rule. The optimizer inside begins anew.
+    - `contexts`: instead of S, a function key -> S, which is compiled and runs on the device
+        (give it data with `jax.tree_util.Partial(draw, data)`); or a Python iterator of
+        contexts, which a thread reads ahead.
+    - `batch`: the number of contexts in each hyper-iteration; h is their mean.
+    - `at_once`: how many of them (on each device) go through vmap together. Fewer need less
+        memory and give the same result. Default: all.
+    - `key`: a random key, if `contexts` is a function.
+    - `warm_start`: begin each inner loop at the w_T of the last one instead of at `init`. No
+        rule follows how that w_T depends on lam. The inner optimizer starts without memory.
     - `mesh`: devices that share the batch. All processes make the same call.
-    - `evaluate`: lam -> number, or dict of numbers, called after every `evaluate_every`
-        hyper-iterations and at the end.
-    - `patience`: stop after so many evaluations without a better one (smaller, by the first
-        number); without `evaluate`, after so many hyper-iterations without a smaller value.
-    - `callback`: called a few times a second with a `Progress(step, lam, history)`; return
-        True to stop.
+    - `evaluate`: a function lam -> number, or dict of numbers, called after every
+        `evaluate_every` hyper-iterations and at the end.
+    - `patience`: stop after so many evaluations without a better one (the first number of a
+        better one is smaller); without `evaluate`, after so many hyper-iterations without a
+        smaller value.
+    - `callback`: called a few times a second with a `Progress`, which holds the records since
+        the last call; return True to stop.
     - `progress`: show a progress bar. Default: on a terminal.
-    - `log_dir`: write event files for TensorBoard.
-    - `checkpoint_dir`: save the run here, and go on from what is there.
-    - `checkpoint_every`: save after so many hyper-iterations, beside
-    - `checkpoint_seconds`: save after so much time.
-    - `keep`: how many checkpoints to keep.
+    - `log_dir`: write event files for TensorBoard into this folder.
+    - `checkpoint`: save the run in this folder, and go on from what is there. For more choices
+        give a `Checkpoint(folder, every=100)`.
+    - `throw`: if False, a run that diverges, or whose solver fails, is returned with its `error`
+        instead of raising it: for sweeps over settings.
 
     **Returns:**
 
-    `Result(lam, history, evaluations, best, step, reason)`.
+    `Result(lam, history, evaluations, best, step, reason, error)`.
 
     **Raises:**
 
-    `DivergenceError`, with the `result` so far, when f, w_T, h or lam is not finite.
-    `SettingsError` when `checkpoint_dir` holds another run.
+    `DivergenceError` when f, w_T, h or lam is not finite. Every error that ends a run has the
+    run so far as its attribute `result`. `CheckpointMismatchError` when `checkpoint` holds
+    another run.
 
     !!! example
 
@@ -146,87 +168,51 @@ def minimize(
     check.mesh(mesh)
     check.one_source(S, contexts)
     source = check.kind(contexts)
-    mesh = mesh_of(mesh, (S, xi, lam0))
-    outer = Outer(
+    mesh = mesh_of(mesh, (S, xi, lam))
+    problem = OuterProblem(
         f=f,
         xi=on_device(xi),
         rule=rule,
-        optimizer=optax.with_extra_args_support(optimizer),
+        optimizer=optimizer,
         S=on_device(S),
         draw=contexts if source == "sampler" else None,
         key=check.key_for(source, key),
         T=base.horizon(T),
         batch=batch,
         at_once=check.batches(source, batch, at_once, mesh.size if mesh else 1),
-        warm=warm_start,
+        warm_start=warm_start,
         mesh=mesh,
     )
-    every = evaluate_every if evaluate else None
-    rhythm = Rhythm(steps, every, checkpoint_every, checkpoint_seconds, patience).check()
-    base.integer(keep, "keep", "give the number of checkpoints to keep")
-    checkpoints = Checkpoints(checkpoint_dir, keep) if checkpoint_dir is not None else None
-    lam0 = base.floating(lam0, "lam0")
+    check.intervals(steps, evaluate_every=evaluate_every, patience=patience)
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        checkpoint = Checkpoint(checkpoint)
+    every, seconds = (checkpoint.every, checkpoint.seconds) if checkpoint else (None, 60.0)
+    intervals = Intervals(steps, patience, evaluate_every if evaluate else None, every, seconds)
     stream: Any = contexts if source == "stream" else None
-    drive = Drive(outer, lam0, stream, steps, checkpoints)
     with ExitStack() as stack:
-        stack.callback(drive.close)
-        stack.enter_context(said_once())
-        asked = stack.enter_context(put_off())
+        store = stack.enter_context(opened(checkpoint))
+        run = OuterRun(problem, base.floating(lam, "lam"), stream, intervals, store)
+        stack.callback(run.close)
+        warn = stack.enter_context(said_once())
+        received = stack.enter_context(deferred_signals())
         shows = [
-            stack.enter_context(bar(steps, drive.tau, progress)),
-            stack.enter_context(events(log_dir, drive.tau)),
+            stack.enter_context(progress_bar(steps, run.tau, progress)),
+            stack.enter_context(event_files(log_dir, run.tau)),
         ]
         try:
-            reason = _loop(drive, rhythm, asked, shows, evaluate, callback)
-        except BaseException as error:  # of evaluate, of an iterator, of a signal: lose nothing
-            drive.save()
-            check.stopped(error, drive.where(), _result(drive, "stopped"))
+            shows = [*shows, callback] if callback else shows
+            reason = run.go_on(received, evaluate, shows, warn)
+        except BaseException as error:  # also of evaluate, of an iterator, of a signal
+            run.save()
+            result = _result(run, "error")
+            if not throw and isinstance(error, check.NUMERICAL):
+                return result._replace(error=error.with_traceback(None))
+            check.stopped(error, run.where(), result)
             raise
-        drive.save()
-        return _result(drive, reason)
+        run.save()
+        return _result(run, reason)
 
 
-def _loop(
-    drive: Drive,
-    rhythm: Rhythm,
-    asked: Asked,
-    shows: list[Show],
-    evaluate: Callable[[Hyper], Any] | None,
-    callback: Callable[[Progress], Any] | None,
-) -> str:
-    """Until the run is over; returns why."""
-    watched = rhythm.patience if rhythm.patience and not evaluate else FOREVER
-    saved_at = time.monotonic()
-    while (reason := _over(drive, rhythm)) is None:
-        late = time.monotonic() - saved_at > rhythm.seconds
-        n, late, number = agreed(min(rhythm.until(drive.tau), drive.enough()), late, asked.signal)
-        if late:
-            drive.save()
-            saved_at = time.monotonic()
-        if number:
-            leave(number)
-        new, bad = drive.go(n, watched)
-        for show in shows:
-            show(drive.tau, new)
-        if bad.any():
-            check.diverged(drive.tau, int(bad.argmax()), drive.T, drive.suspects())
-        if evaluate and rhythm.evaluates(drive.tau):
-            drive.journal.evaluate(evaluate, drive.lam)
-        if rhythm.saves(drive.tau):
-            drive.save()
-        if callback and callback(Progress(drive.tau, drive.lam, new)) is True:
-            return "callback"
-    return reason
-
-
-def _over(drive: Drive, rhythm: Rhythm) -> str | None:
-    if drive.tau >= rhythm.steps:
-        return "steps"
-    waited = drive.journal.waited if rhythm.evaluate else int(drive.run.waited)
-    return "patience" if rhythm.patience and waited >= rhythm.patience else None
-
-
-def _result(drive: Drive, reason: str) -> Result:
-    journal = drive.journal
-    best = journal.best
-    return Result(drive.lam, journal.history, journal.evaluations, best, drive.tau, reason)
+def _result(run: OuterRun, reason: str) -> Result:
+    log = run.log
+    return Result(run.state.lam, log.history, log.evaluations, log.best, run.tau, reason)

@@ -1,50 +1,44 @@
-"""SIGINT and SIGTERM, put off until the run is saved."""
+"""SIGINT and SIGTERM, deferred until the run is saved."""
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-SAID = b"\nbilevax: stopping after this hyper-iteration; once more to stop at once\n"
-PUT_OFF = (signal.SIGINT, signal.SIGTERM)
+from .._errors import outer as check
 
-
-class Asked:
-    """Which signal came, if any did."""
-
-    signal: int = 0
+DEFERRED = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def put_off() -> Iterator[Asked]:
-    """Inside, a first signal is only noted; a second one acts as if nobody had listened."""
-    asked = Asked()
+def deferred_signals() -> Iterator[list[int]]:
+    """Inside, the first signal goes into the list that is given; the second one acts at once."""
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield received
         return
-    before = {number: signal.getsignal(number) for number in PUT_OFF}
+    before = {number: signal.getsignal(number) for number in DEFERRED}
 
     def restore():
         for number, handler in before.items():
             signal.signal(number, handler)
 
     def note(number, frame):
-        asked.signal = number
+        received.append(number)
         restore()
-        os.write(2, SAID)
+        check.stopping()
 
-    for number in PUT_OFF:
+    for number in DEFERRED:
         signal.signal(number, note)
     try:
-        yield asked
+        yield received
     finally:
         restore()
 
 
 def leave(number: int) -> NoReturn:
-    """End as the signal would have, when the run is in order."""
+    """End as the signal would have ended the process."""
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(128 + number)

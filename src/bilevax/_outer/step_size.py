@@ -11,7 +11,7 @@ from .._errors import check as base
 from .._types import Hyper
 
 
-def decaying(eta_0: float) -> optax.Schedule:
+def inverse_sqrt_schedule(eta_0: float) -> optax.Schedule:
     """eta_tau = eta_0 / sqrt(tau), tau = 1, 2, ...: the step size of Theorem 3.3.
 
     **Arguments:**
@@ -25,11 +25,11 @@ def decaying(eta_0: float) -> optax.Schedule:
     !!! example
 
         >>> import bilevax as bx, optax
-        >>> optimizer = optax.sgd(bx.decaying(0.5))
-        >>> [round(float(bx.decaying(0.5)(count)), 3) for count in (0, 1, 3)]
+        >>> optimizer = optax.sgd(bx.inverse_sqrt_schedule(0.5))
+        >>> [round(float(bx.inverse_sqrt_schedule(0.5)(count)), 3) for count in (0, 1, 3)]
         [0.5, 0.354, 0.25]
     """
-    base.positive(eta_0, "eta_0", "give the first step size, as in decaying(0.1)")
+    base.positive(eta_0, "eta_0", "give the first step size, as in inverse_sqrt_schedule(0.1)")
     return lambda count: eta_0 / jnp.sqrt(jnp.asarray(count + 1, jnp.result_type(float)))
 
 
@@ -39,7 +39,7 @@ class _First(NamedTuple):
     inner: PyTree
 
 
-def first_update(
+def scale_first_update(
     optimizer: optax.GradientTransformation, norm: float
 ) -> optax.GradientTransformationExtraArgs:
     """An optimizer scaled once, such that its first update has a given norm.
@@ -59,7 +59,7 @@ def first_update(
     !!! example
 
         >>> import bilevax as bx, jax.numpy as jnp, optax
-        >>> optimizer = bx.first_update(optax.sgd(bx.decaying(1.0)), norm=0.6)
+        >>> optimizer = bx.scale_first_update(optax.sgd(bx.inverse_sqrt_schedule(1.0)), norm=0.6)
         >>> update, _ = optimizer.update(jnp.array([3.0, 4.0]), optimizer.init(jnp.zeros(2)))
         >>> print(f"{jnp.linalg.norm(update):.3f}")
         0.600

@@ -5,14 +5,15 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._errors.say import say_if_missed
-from .._loop import read_vjp, record, step_vjp, unroll
+from .._loop import Back, back, forward, read_vjp, step_vjp, unroll
 from .._types import Context, Hyper, Params, Pull
 from .base import AbstractRule, Channel
 
@@ -28,13 +29,14 @@ the decay of a sum of many modes only ever slows down."""
 REMEDY = "Raise max_K or rtol, or use Reverse(segment=...) for every step."
 
 
-class Adaptive(AbstractRule):
+class AdaptiveReverse(AbstractRule):
     """Truncated back-propagation (Eq. 8) that stops when the rest is small enough.
 
-    Goes back step by step. From the decay of the last terms ``|B_t alpha_t|`` it extends
+    It goes back step by step. From the decay of the last terms ``|B_t alpha_t|`` it extends
     them as a geometric series over the steps that remain, as the bound of Prop. 3.1 does,
-    and stops when that tail is below `rtol` times what has been summed up. Holds `max_K`
-    states; computes only as many terms as it needs. Never B_0.
+    and stops when that tail is below `rtol` times the sum so far. Where terms are zero, lam acts
+    in some steps only, and the decay of alpha_t takes the place of theirs. It keeps `max_K`
+    states, computes only as many terms as it needs, and never includes B_0.
 
     **Arguments:**
 
@@ -49,8 +51,8 @@ class Adaptive(AbstractRule):
     !!! example
 
         >>> import bilevax as bx
-        >>> bx.Adaptive(rtol=0.01, max_K=50)
-        Adaptive(rtol=0.01, max_K=50)
+        >>> bx.AdaptiveReverse(rtol=0.01, max_K=50)
+        AdaptiveReverse(rtol=0.01, max_K=50)
 
     ??? cite "Reference"
 
@@ -62,26 +64,27 @@ class Adaptive(AbstractRule):
 
     def __check_init__(self):
         check.positive(self.rtol, "rtol", "give a relative error, as in rtol=0.01")
-        check.integer(self.max_K, "max_K", "give the depth at which to stop at the latest")
+        check.integer(self.max_K, "max_K", "give the largest number of steps to go back")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K = min(self.max_K, T)
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T - K)
-        s_T, history = record(xi, lam, S, s, T - K, K)
-        w, pull_read = read_vjp(xi, s_T)
+        step = lambda s, t: xi.advance(s, lam, S, t)
+        s, history = forward(step, s, T - K, K, keep=lambda s, _: s)
+        w, pull_read = read_vjp(xi, s)
+
+        def product(t):
+            s = jax.tree.map(lambda a: a[t - (T - K)], history)
+            return step_vjp(xi, lam, S, s, t)
 
         def pull(alpha: Params):
-            def body(sweep: _Sweep) -> _Sweep:
-                t = T - 1 - sweep.depth
-                s = jax.tree.map(lambda a: a[K - 1 - sweep.depth], history)
-                alpha, term = step_vjp(xi, lam, S, s, t)(sweep.alpha)
-                return sweep.add(alpha, term, t, self.rtol)
-
-            go_on = lambda sweep: (sweep.depth < K) & ~sweep.converged
-            sweep = lax.while_loop(go_on, body, _Sweep.begin(pull_read(alpha), lam))
-            depth, tail = sweep.depth, sweep.tail
-            say_if_missed(self, REMEDY, tail, ~sweep.converged)
-            return sweep.h, {"depth": depth, "tail": tail, "converged": sweep.converged}
+            go_on = lambda at: (at.t > T - K) & (at.gathered.tail > self.rtol)
+            first = Back(pull_read(alpha), optax.tree.zeros_like(lam), jnp.asarray(T, jnp.int32))
+            first = first._replace(gathered=_Decay.none(tree.widest(lam)))
+            last = lax.while_loop(go_on, lambda at: back(product, at, _look), first)
+            tail = last.gathered.tail
+            say_if_missed(self, REMEDY, tail, tail > self.rtol)
+            return last.h, {"depth": T - last.t, "tail": tail, "converged": tail <= self.rtol}
 
         return w, pull
 
@@ -89,39 +92,57 @@ class Adaptive(AbstractRule):
         return Channel.STEP
 
 
-class _Sweep(NamedTuple):
-    """Where the way back stands: Eq. 6, and how fast its terms have been shrinking."""
+class _Decay(NamedTuple):
+    """How fast cotangents and terms have been shrinking, the newest first."""
 
-    alpha: PyTree
-    h: Hyper
-    depth: Int[Array, ""]
-    sizes: Float[Array, " twice_window"]
+    terms: Float[Array, " twice_window"]
+    """|B_t alpha_t|."""
+    alphas: Float[Array, " twice_window"]
+    """|alpha_t|."""
+    gain: Float[Array, ""]
+    """The largest |B_t alpha_t| / |alpha_t| so far."""
     tail: Float[Array, ""]
-    converged: Bool[Array, ""]
+    """What is left, relative to the sum so far."""
 
     @classmethod
-    def begin(cls, alpha: PyTree, lam: Hyper) -> "_Sweep":
-        dtype = tree.widest(lam)
-        sizes = jnp.full(2 * WINDOW, jnp.inf, dtype)
-        zero = jnp.zeros((), jnp.int32)
-        return cls(alpha, tree.zeros(lam), zero, sizes, jnp.asarray(jnp.inf, dtype), zero > 0)
-
-    def add(self, alpha: PyTree, term: Hyper, rest: Int[Array, ""], rtol: float) -> "_Sweep":
-        """The next term, with `rest` steps still to come before the start."""
-        h = tree.add(self.h, term)
-        sizes = jnp.roll(self.sizes, 1).at[0].set(tree.norm(term))
-        tail = _tail(sizes, rest.astype(sizes.dtype))
-        tail = jnp.where((rest == 0) | (tree.norm(alpha) == 0), jnp.zeros_like(tail), tail)
-        total = tree.norm(h)
-        relative = jnp.where(tail > 0, tail / jnp.where(total > 0, total, tail), tail)
-        return _Sweep(alpha, h, self.depth + 1, sizes, relative, relative <= rtol)
+    def none(cls, dtype) -> "_Decay":
+        unknown = jnp.full(2 * WINDOW, jnp.inf, dtype)
+        return cls(unknown, unknown, jnp.zeros((), dtype), jnp.asarray(jnp.inf, dtype))
 
 
-def _tail(sizes: Float[Array, " twice_window"], rest: Float[Array, ""]) -> Float[Array, ""]:
+def _look(before: Back, part: Hyper, after: Back) -> _Decay:
+    """The decay with one more term."""
+    old: _Decay = before.gathered
+    dtype = old.terms.dtype
+    add = lambda sizes, x: jnp.roll(sizes, 1).at[0].set(x.astype(dtype))
+    term, size = tree.norm(part).astype(dtype), tree.norm(before.alpha).astype(dtype)
+    terms, alphas = add(old.terms, term), add(old.alphas, tree.norm(after.alpha))
+    gain = jnp.maximum(old.gain, term / tree.positive(size))
+    left = _left(terms, alphas, gain, after.t)
+    total = tree.norm(after.h).astype(dtype)
+    relative = jnp.where(left > 0, left / jnp.where(total > 0, total, left), left)
+    nothing = (total == 0) & (alphas[0] > 0) & (after.t > 0)  # nothing has converged to zero
+    return _Decay(terms, alphas, gain, jnp.where(nothing, jnp.inf, relative))
+
+
+def _left(terms: Array, alphas: Array, gain: Array, rest: Int[Array, ""]) -> Float[Array, ""]:
+    """The sum of the terms of the `rest` steps that are to come, estimated.
+
+    A zero among the terms says that lam does not act in every step: a term may then be as
+    large as the largest gain makes it.
+    """
+    some = jnp.any(terms[:-1] == 0)
+    rest = rest.astype(terms.dtype)
+    rare = gain * (alphas[0] + _geometric(alphas, rest - 1))
+    left = jnp.where(some, jnp.maximum(_geometric(terms, rest), rare), _geometric(terms, rest))
+    return jnp.where((rest == 0) | (alphas[0] == 0), jnp.zeros_like(left), left)
+
+
+def _geometric(sizes: Float[Array, " twice_window"], rest: Float[Array, ""]) -> Float[Array, ""]:
     """level (q + q^2 + ... + q^rest), q being the observed decay from window to window."""
     level, before = jnp.max(sizes[:WINDOW]), jnp.max(sizes[WINDOW:])
     ratio = jnp.where(jnp.isfinite(before) & (before > 0), level / before, jnp.ones_like(level))
     q = ratio ** (SLOWING / WINDOW)
     near = jnp.abs(1 - q) < 1e-6
-    geometric = q * (1 - q**rest) / jnp.where(near, jnp.ones_like(q), 1 - q)
-    return level * jnp.where(near, rest, geometric)
+    series = q * (1 - q**rest) / jnp.where(near, jnp.ones_like(q), 1 - q)
+    return level * jnp.where(near, rest, series)

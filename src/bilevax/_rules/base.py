@@ -14,7 +14,7 @@ import enum
 import equinox as eqx
 import jax
 
-from .._dynamics import AbstractDynamics, Prepared
+from .._dynamics import AbstractDynamics
 from .._types import Context, Hyper, Params, Pull
 
 
@@ -24,7 +24,8 @@ class Channel(enum.Flag):
     !!! example
 
         >>> import bilevax as bx
-        >>> bx.Channel.START in bx.Reverse().sees(), bx.Channel.START in bx.Reverse(K=5).sees()
+        >>> from bilevax.extend import Channel
+        >>> Channel.START in bx.Reverse().sees(), Channel.START in bx.Reverse(K=5).sees()
         (True, False)
     """
 
@@ -32,6 +33,8 @@ class Channel(enum.Flag):
     """Through the initialisation Xi_0: the term with B_0."""
     STEP = enum.auto()
     """Through any step Xi_t, including the optimizer's own settings: B_t, t >= 1."""
+    EACH = enum.auto()
+    """Through each step, also where lam acts in some of them only, as lam[t] does."""
     OPTIMUM = enum.auto()
     """Through the optimum that the steps lead to, whatever leads there."""
 
@@ -46,7 +49,7 @@ class AbstractRule(eqx.Module):
         ...     def vjp(self, xi, lam, S, T):
         ...         return bx.Reverse(K=2).vjp(xi, lam, S, T)
         ...     def sees(self):
-        ...         return bx.Channel.STEP
+        ...         return bx.extend.Channel.STEP
         >>> LastTwo()
         LastTwo()
     """
@@ -66,14 +69,12 @@ class AbstractRule(eqx.Module):
 def apply(
     rule: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
 ) -> tuple[Params, Pull]:
-    """`rule.vjp`, with what an inner algorithm prepares taken out of its loop."""
-    if not isinstance(xi, Prepared):
-        return rule.vjp(xi, lam, S, T)
-    mu, back = jax.vjp(lambda lam: xi.mu(lam, S), lam)
-    w, pull_mu = apply(rule, xi.xi, mu, S, T)
+    """`rule.vjp` of the algorithm's loop, and the pullback of what it computes once before."""
+    mu, pull_mu = jax.vjp(lambda lam: xi.mu(lam, S), lam)
+    w, pull_loop = rule.vjp(xi.loop(), mu, S, T)
 
     def pull(alpha: Params):
-        mu_bar, report = pull_mu(alpha)
-        return back(mu_bar)[0], report
+        mu_bar, report = pull_loop(alpha)
+        return pull_mu(mu_bar)[0], report
 
     return w, pull

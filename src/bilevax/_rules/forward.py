@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, PyTree
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
-from .._loop import unroll
+from .._loop import forward, solved
 from .._types import Context, Hyper, Params, Pull
 from .base import AbstractRule, Channel
 
@@ -48,7 +48,7 @@ class Forward(AbstractRule):
         if chunk == N > 0:  # Z_T fits: one loop serves w_T and every alpha
             w, Z = _tangents(xi, lam, S, T, jnp.arange(N, dtype=jnp.int32))
             return w, lambda alpha: (tree.from_coordinates(lam, _rows(Z, alpha)), {})
-        w = xi.read(unroll(xi, lam, S, xi.start(lam, S), 0, T))
+        w = xi.read(solved(xi, lam, S, T))
 
         def pull(alpha: Params):
             row = lambda i: _rows(_tangents(xi, lam, S, T, i[None])[1], alpha)[0]
@@ -60,7 +60,7 @@ class Forward(AbstractRule):
         return w, pull
 
     def sees(self) -> Channel:
-        return Channel.START | Channel.STEP
+        return Channel.START | Channel.STEP | Channel.EACH
 
 
 def _tangents(
@@ -78,14 +78,12 @@ def _tangents(
         f = lambda x, lam: _split(xi.advance(eqx.combine(x, rest), lam, S, t))
         return jax.jvp(f, (x, lam), (Z, e), has_aux=True)  # Z_{t+1} = Z_t A_{t+1} + B_{t+1}
 
-    def body(carry, _):
-        x, rest, Z, t = carry
-        x, Z, rest = jax.vmap(push, (0, 0, None, None, None), (None, 0, None))(Z, index, x, rest, t)
-        return (x, rest, Z, t + 1), None
+    def step(s, t):
+        x, Z, rest = s
+        return jax.vmap(push, (0, 0, None, None, None), (None, 0, None))(Z, index, x, rest, t)
 
-    x, Z, rest = jax.vmap(begin, 0, (None, 0, None))(index)
-    carry = (x, rest, Z, jnp.zeros((), jnp.int32))
-    (x, rest, Z, _), _ = lax.scan(body, carry, None, length=T)
+    s = jax.vmap(begin, 0, (None, 0, None))(index)
+    (x, Z, rest), _ = forward(step, s, 0, T)
     read = lambda x: xi.read(eqx.combine(x, rest))
     return jax.vmap(lambda z: jax.jvp(read, (x,), (z,)), 0, (None, 0))(Z)
 

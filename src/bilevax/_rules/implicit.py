@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
-from .._loop import read_vjp, settle_vjp, unroll
+from .._loop import read_vjp, settle_vjp, solved
 from .._types import Context, Hyper, Params, Pull
 from .base import AbstractRule, Channel
 
@@ -49,7 +49,7 @@ class Implicit(AbstractRule):
         check.instance(self.solver, lx.AbstractLinearSolver, "solver", remedy)
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
-        s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
+        s = solved(xi, lam, S, T)
         x, residual, read, tags = xi.equilibrium(s, lam, S, T - 1)
         if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
             check.needs_symmetry(self.solver)
@@ -113,7 +113,7 @@ class Neumann(AbstractRule):
         check.integer(self.K, "K", "give the number of terms")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
-        s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
+        s = solved(xi, lam, S, T)
         w, pull_read = read_vjp(xi, s)
 
         def pull(alpha: Params):

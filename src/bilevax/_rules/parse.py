@@ -3,7 +3,7 @@
 import ast
 import inspect
 
-from .adaptive import Adaptive
+from .adaptive import AdaptiveReverse
 from .base import AbstractRule
 from .forward import Forward
 from .implicit import Implicit, Neumann
@@ -13,7 +13,7 @@ from .reverse import Reverse
 
 RULES = {
     rule.__name__: rule
-    for rule in (Reverse, Forward, Implicit, Neumann, Adaptive, Krylov, AdaptiveKrylov)
+    for rule in (Reverse, Forward, Implicit, Neumann, AdaptiveReverse, Krylov, AdaptiveKrylov)
 }
 
 
@@ -30,7 +30,7 @@ def parse_rule(text: str) -> AbstractRule:
 
     !!! example
 
-        >>> from bilevax import parse_rule
+        >>> from bilevax.extend import parse_rule
         >>> parse_rule("Reverse(K=5)")
         Reverse(K=5)
     """

@@ -117,7 +117,7 @@ class FewShotLearner(BaseEstimator):
             f, XI, rule, lam, T=T, steps=steps, contexts=tasks, key=keys[1],
             optimizer=slowing_adam(steps, number(self.hyper_rate, "hyper_rate")),
             batch=whole(self.batch, "batch"), at_once=1, progress=self.progress,
-            checkpoint_dir=self.checkpoint_dir,
+            checkpoint=self.checkpoint_dir,
         )  # fmt: skip
         self.lam_, self.history_ = jax.tree.map(np.asarray, result.lam), result.history
         return self

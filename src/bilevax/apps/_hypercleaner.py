@@ -9,6 +9,7 @@ import optax
 from sklearn.utils import check_random_state
 
 from .._errors import check as base
+from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
 from . import _check as check
@@ -176,8 +177,8 @@ class HyperCleaner(AbstractClassifier):
             contexts=None if p.size is None else Draw(p.S, p.size),
             key=None if p.size is None else p.S["key"],
             progress=self.progress,
-            checkpoint_dir=self.checkpoint_dir,
-            checkpoint_every=max(1, steps // 10) if self.checkpoint_dir is not None else None,
+            checkpoint=self.checkpoint_dir
+            and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
         )
 
     def _learn(self, p: Problem, rows: Rows) -> tuple[Any, np.ndarray]:

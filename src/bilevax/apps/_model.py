@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
-from .._dynamics import Descent, constant, whole
+from .._dynamics import Descent, all_of, constant
 from .._types import Context, Hyper, Params
 
 Apply = Callable[[Params, Array], Array]
@@ -135,7 +135,7 @@ def problem(
     seed: int,
 ) -> Problem:
     """The problem with a step size of one, for `at_rate` to set."""
-    sample = whole if size is None else Batches(size)
+    sample = all_of if size is None else Batches(size)
     opt = jax.tree_util.Partial(_sgd, jnp.ones((), jnp.float32))
     xi = Descent(Inner(apply), constant(w), opt, sample)
     S = {"train": train, "trusted": trusted, "decay": jnp.asarray(decay, jnp.float32)}

@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._models.interaction import interaction
+from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
@@ -152,8 +153,8 @@ class TaskInteraction(AbstractClassifier):
             optimizer=optax.adam(check.number(self.hyper_rate, "hyper_rate")),
             S=p.S,
             progress=self.progress,
-            checkpoint_dir=self.checkpoint_dir,
-            checkpoint_every=max(1, steps // 10) if self.checkpoint_dir is not None else None,
+            checkpoint=self.checkpoint_dir
+            and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
         )
 
     def _scores(self, x: np.ndarray) -> np.ndarray:

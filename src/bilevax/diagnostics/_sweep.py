@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+import optax
 from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
-from .._loop import read_vjp, record, step_vjp, unroll
-from .._rules.reverse import start_vjp
+from .._loop import Back, in_segments, read_vjp, start_vjp
 from .._types import Context, Hyper, Objective, Params, State
 
 
@@ -49,43 +48,36 @@ def sweep(
     f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int, depths: Int[Array, " n"]
 ) -> Sweep:
     """Eq. 6 over all steps; the depths are sorted."""
-    c = math.isqrt(T - 1) + 1
-    n, left = T // c, T % c
     first = xi.start(lam, S)
-    s, short = record(xi, lam, S, first, 0, left)  # the steps that fill no segment
-
-    def forward(carry, _):
-        s, t = carry
-        return (unroll(xi, lam, S, s, t, c), t + c), s
-
-    (end, _), marks = lax.scan(forward, (s, jnp.asarray(left, jnp.int32)), None, length=n)
+    c = math.isqrt(T - 1) + 1
+    look = lambda *where: _look(T, depths, *where)
+    end, way, starts = in_segments(xi, lam, S, first, 0, T, c, visit=look)
     w, pull_read = read_vjp(xi, end)
     scalar_f = lambda w, lam: check.scalar(f(w, lam, S), "f")
     slope, direct = jax.grad(scalar_f, (0, 1))(w, lam)
+    sizes = jnp.zeros(T, tree.widest(w))
+    seen = _Seen(tree.stack_of_zeros(depths.shape[0], lam), sizes, sizes)
+    last = way(Back(pull_read(slope), optax.tree.zeros_like(lam), T, seen))
+    begun = start_vjp(xi, lam, S, last.alpha)
+    whole = optax.tree.add(last.h, begun)
+    alphas = jnp.append(last.gathered.alphas, tree.norm(last.alpha).astype(sizes.dtype))
+    if T % c:
+        starts = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, starts)
+    sums, parts = last.gathered.sums, last.gathered.parts
+    return Sweep(slope, direct, sums, whole, alphas, parts, tree.norm(begun), starts, end)
 
-    def back(carry, s):
-        alpha, h, sums, k = carry
-        size = tree.norm(alpha)
-        alpha, part = step_vjp(xi, lam, S, s, T - 1 - k)(alpha)
-        h = tree.add(h, part)
-        i = jnp.searchsorted(depths, k + 1)  # a slot is overwritten until its depth has come
-        sums = jax.tree.map(lambda b, a: b.at[i].set(a, mode="drop"), sums, h)
-        return (alpha, h, sums, k + 1), (size, tree.norm(part))
 
-    def segment(carry, s):
-        _, history = record(xi, lam, S, s, T - carry[3] - c, c)
-        return lax.scan(back, carry, history, reverse=True)
+class _Seen(NamedTuple):
+    sums: Hyper
+    alphas: Float[Array, " T"]
+    parts: Float[Array, " T"]
 
-    sums = tree.stack_of_zeros(depths.shape[0], lam)
-    carry = (pull_read(slope), tree.zeros(lam), sums, jnp.zeros((), jnp.int32))
-    carry, late = lax.scan(segment, carry, marks, reverse=True)
-    (alpha, h, sums, _), early = lax.scan(back, carry, short, reverse=True)
-    late, early = (x[::-1] for x in map(jnp.ravel, late)), (x[::-1] for x in early)
-    sizes, parts = (jnp.concatenate(pair) for pair in zip(late, early, strict=True))
-    begun = start_vjp(xi, lam, S, alpha)
-    alphas = jnp.append(sizes, tree.norm(alpha))
-    if left:
-        marks = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, marks)
-    return Sweep(
-        slope, direct, sums, tree.add(h, begun), alphas, parts, tree.norm(begun), marks, end
-    )
+
+def _look(T: int, depths: Int[Array, " n"], before: Back, part: Hyper, after: Back) -> _Seen:
+    """The sums and norms with those of one more step."""
+    seen: _Seen = before.gathered
+    k = T - before.t
+    i = jnp.searchsorted(depths, k + 1)  # a slot is overwritten until its depth has come
+    sums = jax.tree.map(lambda b, a: b.at[i].set(a, mode="drop"), seen.sums, after.h)
+    put = lambda sizes, x: sizes.at[k].set(tree.norm(x).astype(sizes.dtype))
+    return _Seen(sums, put(seen.alphas, before.alpha), put(seen.parts, part))

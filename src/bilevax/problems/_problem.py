@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import optax
 
-from .._dynamics import AbstractDynamics, Descent, whole
+from .._dynamics import AbstractDynamics, Descent, all_of
 from .._types import Context, Hyper, Objective, Time
 
 
@@ -39,7 +39,7 @@ class Problem(eqx.Module):
     def with_inner(
         self,
         opt: optax.GradientTransformation | Callable,
-        sample: Callable[[Context, Time], Context] = whole,
+        sample: Callable[[Context, Time], Context] = all_of,
         T: int | None = None,
     ) -> "Problem":
         """The same objectives and start, trained in another way; no known answer."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -12,12 +13,13 @@ from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
 from ..._errors import check
 from ..._errors.say import say_if_missed
-from ..._loop import read_vjp
+from ..._loop import Back, Product, back, read_vjp
 from ..._types import Context, Hyper, Params, Pull
 from ..base import AbstractRule, Channel
-from .arnoldi import Product, Space, begin, extend, powers
+from .arnoldi import Space, extend, no_swing, powers
 from .error import estimate_error, gather, no_evidence, side_weights, widen
 from .path import Path, cut, pieces_table, walk
+from .piece import Frozen, cross
 
 CAUTION = 10.0
 """By how much an estimate may be too high."""
@@ -46,7 +48,7 @@ class AdaptiveKrylov(AbstractRule):
 
     - `rtol`: the relative error of the pullback to aim for.
     - `max_pieces`: the most pieces to try; a power of two.
-    - `max_rank`: the most products in a piece, beside the two of the estimate.
+    - `max_rank`: the most products in a piece, besides the two of the estimate.
 
     The estimate's `report` holds `error`, the estimated relative error, and its parts
     `subspace` and `freezing`, whose sum e makes the error e (1 + min(e, 1/2));
@@ -71,13 +73,16 @@ class AdaptiveKrylov(AbstractRule):
 
     def __check_init__(self):
         check.positive(self.rtol, "rtol", "give a relative error, as in rtol=0.1")
-        check.integer(self.max_pieces, "max_pieces", "one piece covers the whole horizon")
+        check.power_of_two(self.max_pieces, "max_pieces")
         check.integer(self.max_rank, "max_rank", "give the most products in a piece")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         table = pieces_table(T, self.max_pieces)
         path = walk(xi, lam, S, T, table)
+        check.real(tree.inexact(path.end), self)
         w, pull_read = read_vjp(xi, path.end)
+        rank = min(self.max_rank, T, tree.size(tree.inexact(path.end)))
+        frozen = Frozen(xi, lam, S, path.at, rank, T, keep_B=True)
 
         def pull(alpha: Params):
             alpha = pull_read(alpha)
@@ -85,9 +90,9 @@ class AdaptiveKrylov(AbstractRule):
             def body(carry):
                 best, level, products = carry
                 room = T - 1 - products - path.head
-                new = _attempt(self, path, lam, T, alpha, jnp.asarray(table), level, room)
+                new = _attempt(self, path, frozen, alpha, jnp.asarray(table), level, room)
                 better = (new.error < best.error) | (best.pieces == 0)
-                best = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, best)
+                best = tree.select(better, new, best)
                 return best, _next(self, new, level), products + new.products
 
             def go_on(carry):  # T products would be better spent on full reverse mode
@@ -96,7 +101,8 @@ class AdaptiveKrylov(AbstractRule):
                 return (best.pieces == 0) | ((level < table.shape[0]) & fits)
 
             none = jnp.zeros((), jnp.int32)
-            best, _, products = lax.while_loop(go_on, body, (_nothing(lam), none, none))
+            nothing = _nothing(lam, tree.widest(alpha, jnp.float32))
+            best, _, products = lax.while_loop(go_on, body, (nothing, none, none))
             report = best._asdict() | {"products": products, "head": path.head}
             say_if_missed(self, REMEDY, best.error, best.error > self.rtol)
             return report.pop("h"), report
@@ -118,14 +124,14 @@ class _Outcome(NamedTuple):
     pieces: Int[Array, ""]
 
 
-def _nothing(lam: Hyper) -> _Outcome:
-    inf = jnp.asarray(jnp.inf, tree.widest(lam))
+def _nothing(lam: Hyper, dtype) -> _Outcome:
+    inf = jnp.asarray(jnp.inf, dtype)
     none = jnp.zeros((), jnp.int32)
-    return _Outcome(tree.zeros(lam), inf, inf, inf, none, none)
+    return _Outcome(optax.tree.zeros_like(lam), inf, inf, inf, none, none)
 
 
 def _next(rule: AdaptiveKrylov, new: _Outcome, level: Int[Array, ""]) -> Int[Array, ""]:
-    """The level, log2 of the pieces, to try behind this outcome; beyond the last one: stop.
+    """The level, log2 of the pieces, to try after this outcome; beyond the last one: stop.
 
     With n times the pieces, freezing costs 1/n at least, and 1/n^2 at best where every node is
     well placed. n^(-3/2) chooses, n^(-2) tells what is out of reach, given that the estimate is
@@ -146,57 +152,64 @@ def _next(rule: AdaptiveKrylov, new: _Outcome, level: Int[Array, ""]) -> Int[Arr
 def _attempt(
     rule: AdaptiveKrylov,
     path: Path,
-    lam: Hyper,
-    T: int,
+    frozen: Frozen,
     alpha: PyTree,
     table: Int[Array, "levels pieces 3"],
     level: Int[Array, ""],
     room: Int[Array, ""],
 ) -> _Outcome:
     """The hypergradient with 2^level pieces and up to `room` products, and what it is worth."""
-    rank = min(rule.max_rank, T, tree.size(tree.inexact(path.end)))
-    dtype, pieces = tree.widest(alpha), jnp.left_shift(1, level)
-    most = jnp.clip((room >> level) - 2, min(LEAST, rank), rank)
+    lam, T = frozen.lam, frozen.longest
+    dtype, pieces = tree.widest(alpha, jnp.float32), jnp.left_shift(1, level)
+    most = jnp.clip((room >> level) - 2, min(LEAST, frozen.rank), frozen.rank)
     tol = rule.rtol / 2 / jnp.sqrt(pieces.astype(dtype))  # what the spaces lose adds up
 
-    def piece(i, carry):
-        alpha, h, products, clipped, evidence = carry
+    def piece(i, sums: _Sums) -> _Sums:
         j = pieces - 1 - i  # the last piece first
         first, node, last, R = cut(table[level, j], path.head)
-        space = begin(alpha, lam, rank, True)
-        space = _grow(path.product(node), space, h, first, R, T, tol, most)
-        C, over = powers(space, R, T)
+        build = lambda space, product: _grow(product, space, sums.h, first, R, T, tol, most)
+        new = cross(frozen, node, R, last - node, sums.alpha, build, keep=True)
         side = side_weights(path.length, path.drawn, first, node, last)
-        row = gather(space, C, R, side, path.product(first), path.product(last))
-        evidence = jax.tree.map(lambda a, b: a.at[j].set(b), evidence, row)
-        h = tree.add(h, _sum_up(space, C, R))
-        alpha = tree.combine(C[T], space.Q)
-        products = products + jnp.where(R > 0, space.rank + 2, 0)
-        return alpha, h, products, clipped | over, evidence
+        C = new.powers.each
+        row = gather(new.space, C, R, side, path.product(first), path.product(last))
+        evidence = jax.tree.map(lambda a, b: a.at[j].set(b), sums.evidence, row)
+        held = sums.held + jnp.where(new.powers.held > 0, new.lost, 0.0)
+        products = sums.products + jnp.where(R > 0, new.products + 2, 0)
+        h, clipped = optax.tree.add(sums.h, new.dh), sums.clipped | new.clipped
+        return _Sums(new.alpha, h, products, clipped, held, evidence)
 
     evidence = no_evidence(table.shape[1], T, dtype)
-    carry = (alpha, tree.zeros(lam), path.head, jnp.asarray(False), evidence)
-    alpha, h, products, clipped, evidence = lax.fori_loop(0, pieces, piece, carry)
-    h, below = _exact_start(path, lam, alpha, h)
-    size = tree.positive(tree.norm(h))
-    parts = estimate_error(evidence, below.astype(dtype))
-    subspace, freezing = (part.astype(size.dtype) / size for part in parts)
-    error = jnp.where(clipped, jnp.inf, widen(subspace + freezing))
-    return _Outcome(h, error, subspace, freezing, products, pieces)
+    zero, no = jnp.zeros((), dtype), jnp.asarray(False)
+    sums = _Sums(alpha, optax.tree.zeros_like(lam), path.head, no, zero, evidence)
+    sums = lax.fori_loop(0, pieces, piece, sums)
+    h, below = _exact_start(path, lam, sums.alpha, sums.h)
+    size = tree.positive(tree.norm(h)).astype(dtype)
+    subspace, freezing = estimate_error(sums.evidence, below.astype(dtype))
+    subspace, freezing = (subspace + sums.held) / size, freezing / size
+    # nothing has converged to zero while the cotangent is not
+    blank = (tree.norm(h) == 0) & (tree.norm(alpha) > 0)
+    error = jnp.where(sums.clipped | blank, jnp.inf, widen(subspace + freezing))
+    return _Outcome(h, error, subspace, freezing, sums.products, pieces)
+
+
+class _Sums(NamedTuple):
+    """Where the way back over the pieces stands."""
+
+    alpha: PyTree
+    h: Hyper
+    products: Int[Array, ""]
+    clipped: Array
+    held: Float[Array, ""]
+    evidence: PyTree
 
 
 def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper, Array]:
     """Eq. 6 over the first steps and B_0; also the sum of the norms of their parts."""
-
-    def step(i, carry):
-        alpha, h, below = carry
-        alpha, part = path.product(path.head - 1 - i)(alpha)
-        return alpha, tree.add(h, part), below + tree.norm(part)
-
-    carry = (alpha, h, jnp.zeros((), tree.widest(lam)))
-    alpha, h, below = lax.fori_loop(0, path.head, step, carry)
-    part = path.pull_start(alpha)
-    return tree.add(h, part), below + tree.norm(part)
+    add = lambda before, part, _: before.gathered + tree.norm(part)
+    first = Back(alpha, h, path.head, jnp.zeros((), tree.widest(lam)))
+    start = lax.fori_loop(0, path.head, lambda _, at: back(path.product, at, add), first)
+    part = path.pull_start(start.alpha)
+    return optax.tree.add(start.h, part), start.gathered + tree.norm(part)
 
 
 def _sum_up(space: Space, C: Float[Array, "T+1 m+1"], R: Int[Array, ""]) -> Hyper:
@@ -227,15 +240,15 @@ def _grow(
 
     def body(carry):
         space = extend(carry[0], product)
-        C, _ = powers(space, R, T)
+        C = powers(space, R, T, no_swing(space, h), keep=True).each
         i = jnp.arange(T, dtype=jnp.int32)
         only = lambda x: jnp.where(i < R, x, 0.0)
         last, sizes = only(jnp.abs(C[:T, space.rank])), jnp.linalg.norm(C, axis=1)
         lost = jnp.sum(last) * jnp.max(jax.vmap(tree.norm)(space.BQ)).astype(last.dtype)
-        kept = tree.norm(tree.add(h, _sum_up(space, C, R))).astype(last.dtype)
+        kept = tree.norm(optax.tree.add(h, _sum_up(space, C, R))).astype(last.dtype)
         ahead = jnp.maximum(first + R - 1 - i, 0).astype(last.dtype)
         carried = jnp.sum(only(sizes[:T])) + first.astype(last.dtype) * sizes[T]
         done = (lost <= tol * kept) & (jnp.sum(last * ahead) <= tol * carried)
-        return space, done & (space.rank >= LEAST)
+        return space, done & (space.rank >= LEAST) & (kept > 0)
 
     return lax.while_loop(go_on, body, (space, R < 1))[0]

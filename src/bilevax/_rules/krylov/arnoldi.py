@@ -14,15 +14,16 @@ R <= m, where the plain scheme is exact for R < m only.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
+from ..._loop import Product
 from ..._types import Hyper
 
 GROWTH = math.e
@@ -38,7 +39,7 @@ class Space(NamedTuple):
     Q: PyTree
     """m + 1 orthonormal cotangents of the state, stacked."""
     H: Float[Array, "m+1 m"]
-    """<Q_i, A Q_j>: upper Hessenberg."""
+    """<Q_i, A Q_j>: upper Hessenberg, in 32 bits or more."""
     BQ: Hyper | None
     """B Q_j for j < m, stacked; None where only A is wanted."""
     rank: Int[Array, ""]
@@ -47,12 +48,10 @@ class Space(NamedTuple):
     """The space is invariant: everything computed in it is exact."""
 
 
-Product = Callable[[PyTree], tuple[PyTree, Hyper]]
-
-
 def begin(a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
     length = tree.norm(a)
     unit = tree.scale(1 / tree.positive(length), a)
+    length = length.astype(tree.widest(a, jnp.float32))
     Q = tree.put(tree.stack_of_zeros(rank + 1, a), 0, unit)
     H = jnp.zeros((rank + 1, rank), length.dtype)
     BQ = tree.stack_of_zeros(rank, lam) if keep_B else None
@@ -61,34 +60,21 @@ def begin(a: PyTree, lam: Hyper, rank: int, keep_B: bool) -> Space:
 
 def extend(space: Space, product: Product) -> Space:
     """One more Arnoldi step: one product gives A Q_j and B Q_j together."""
-    v, Bq = product(last(space))
-    return absorb(space, v, Bq, jnp.asarray(True))
-
-
-def last(space: Space) -> PyTree:
-    """Q_j, on which no product has been taken."""
-    return jax.tree.map(lambda q: q[space.rank], space.Q)
-
-
-def absorb(space: Space, v: PyTree, Bq: Hyper, wanted: Bool[Array, ""]) -> Space:
-    """The space with v = A Q_j and B Q_j, if it is wanted; written in place, without a copy."""
     j = space.rank
-    only = lambda x: jax.tree.map(lambda a: jnp.where(wanted, a, jnp.zeros_like(a)), x)
-    before = tree.norm(v)
-    column = jnp.zeros_like(space.H[:, 0])
+    v, Bq = product(jax.tree.map(lambda q: q[j], space.Q))
+    before, column = tree.norm(v), jnp.zeros_like(space.H[:, 0])
     for _ in range(2):  # twice is enough, in float32 too
         c = tree.coordinates(space.Q, v)
-        v = tree.sub(v, tree.combine(c, space.Q))
-        column = column + c
+        v = optax.tree.sub(v, tree.combine(c, space.Q))
+        column = column + c.astype(column.dtype)
     beta = tree.norm(v)
-    closed = space.closed | (wanted & (beta <= 10 * jnp.finfo(beta.dtype).eps * before))
-    inverse = jnp.where(closed | ~wanted, 0.0, 1 / jnp.where(beta > 0, beta, 1.0))
-    column = column.at[j + 1].set(jnp.where(closed, 0.0, beta))
+    closed = space.closed | (beta <= 10 * jnp.finfo(beta.dtype).eps * before)
+    inverse = jnp.where(closed, 0.0, 1 / tree.positive(beta))
+    column = column.at[j + 1].set(jnp.where(closed, 0.0, beta).astype(column.dtype))
     column = jnp.where(space.closed, 0.0, column)  # nothing leaves a space that is closed
     Q = tree.put(space.Q, j + 1, tree.scale(inverse, v))
-    BQ = None if space.BQ is None else tree.put(space.BQ, j, only(Bq))
-    H = space.H.at[:, j].set(only(column))
-    return Space(space.length, Q, H, BQ, j + wanted.astype(j.dtype), closed)
+    BQ = None if space.BQ is None else tree.put(space.BQ, j, Bq)
+    return Space(space.length, Q, space.H.at[:, j].set(column), BQ, j + 1, closed)
 
 
 def grow(space: Space, product: Product, n: int) -> Space:
@@ -97,88 +83,113 @@ def grow(space: Space, product: Product, n: int) -> Space:
 
 
 def ritz(space: Space) -> tuple[Bool[Array, ""], Float[Array, " m"], Float[Array, "m m"]]:
-    """Whether A is symmetric (gradient descent), and then its Ritz values, rising, and vectors."""
+    """Whether A is symmetric (gradient descent), and then its Ritz values, rising, and vectors.
+
+    A single number is no evidence of symmetry.
+    """
     m = space.H.shape[1]
     built = jnp.arange(m, dtype=jnp.int32) < space.rank
-    square = jnp.where(built[:, None], space.H[:m], 0.0)
-    symmetric = jnp.linalg.norm(square - square.T) <= 0.01 * jnp.linalg.norm(square)
-    return symmetric, *jnp.linalg.eigh((square + square.T) / 2)
+    square = lax.stop_gradient(jnp.where(built[:, None], space.H[:m], 0.0))
+    close = jnp.linalg.norm(square - square.T) <= 0.01 * jnp.linalg.norm(square)
+    return close & (space.rank > 1), *jnp.linalg.eigh((square + square.T) / 2)
 
 
-def powers(
-    space: Space, R: Int[Array, ""], longest: int
-) -> tuple[Float[Array, "longest+1 m+1"], Bool[Array, ""]]:
-    """C_0, ..., C_R, held at C_R after that, and whether any of them had to be held back."""
-    one = jnp.ones_like(space.length)
-    step = _stepper(space, jnp.zeros_like(space.H, shape=2 * space.H.shape[:1]))
+class Swing(NamedTuple):
+    """A_t = A + sign_t D and B_t = B + sign_t E, in coordinates of a Krylov space."""
 
-    def body(walk, i):
-        return jax.tree.map(lambda a, b: jnp.where(i < R, a, b), step(walk), walk), walk.c
-
-    last, C = lax.scan(body, _first(space, one), jnp.arange(longest, dtype=jnp.int32))
-    C = jnp.concatenate([C, last.c[None]])
-    return space.length * C, last.clipped
+    y: Float[Array, " m+1"]
+    """The direction in which the loop swings."""
+    D: Float[Array, "m+1 m+1"]
+    Ey: Hyper
+    sign: Float[Array, ""]
+    """The sign of the last step of the piece; that of the node is 1."""
 
 
-def power_sum(
-    space: Space,
-    R: Int[Array, ""],
-    longest: int,
-    D: Float[Array, "m+1 m+1"],
-    sign: Float[Array, ""],
-) -> tuple[Float[Array, "2 m+1"], Float[Array, " m+1"], Bool[Array, ""]]:
-    """The sums of C_i and of sign_i C_i over i < R, C_R, and whether any was held back.
+def no_swing(space: Space, lam: Hyper) -> Swing:
+    y = jnp.zeros_like(space.H[:, 0])
+    zero = optax.tree.zeros_like(lam)
+    return Swing(y, jnp.zeros((y.size, y.size), y.dtype), zero, jnp.ones_like(y[0]))
 
-    H is that of the middle of a swing, H + sign_i D that of step i, with alternating signs.
+
+class Powers(NamedTuple):
+    """What C_0, ..., C_R are summed up to."""
+
+    total: Float[Array, " m+1"]
+    """The sum of C_i over i < R."""
+    swung: Float[Array, " m+1"]
+    """The sum of sign_i C_i."""
+    end: Float[Array, " m+1"]
+    """C_R."""
+    held: Float[Array, ""]
+    """How much of the total was taken away by holding back modes that grow."""
+    clipped: Bool[Array, ""]
+    """Whether the cotangent as a whole had to be held back."""
+    each: Float[Array, "longest+1 m+1"] | None
+    """C_0, ..., C_R, and C_R after that; None where they are not wanted."""
+
+
+def powers(space: Space, R: Int[Array, ""], longest: int, swing: Swing, keep: bool) -> Powers:
+    """C_{i+1} = ([H 0] + sign_i D) C_i, summed up over R steps.
+
+    The first `rank` powers, and all in a closed space, are exact; the others may exceed the
+    largest of those by the factor GROWTH and are held back beyond it. Where some are not exact,
+    `_tame` acts on all of them.
     """
-    step = _stepper(space, D)
+    edge = jnp.zeros_like(space.H[:, :1])
+    raw = jnp.concatenate([space.H, edge], axis=1)
+    tamed = jnp.where((space.rank < R) & ~space.closed, _tame(space), space.H)
+    step = jax.vmap(lambda G, walk: _step(space, swing.D, G, walk), (0, 0))
+    both = jnp.stack([jnp.concatenate([tamed, edge], axis=1), raw])
 
-    def body(i, carry):
-        walk, total = carry
-        inside = jnp.asarray(i, jnp.int32) < R
-        both = jnp.stack([walk.c, walk.sign * walk.c])
-        total = total + jnp.where(inside, both, 0.0)
-        return jax.tree.map(lambda a, b: jnp.where(inside, a, b), step(walk), walk), total
+    def body(walk: _Walk, i):
+        after = tree.select(i < R, step(both, walk), walk)
+        return after, walk.c[0] if keep else None
 
-    first = _first(space, sign)
-    total = jnp.zeros((2, first.c.size), first.c.dtype)
-    last, total = lax.fori_loop(0, longest, body, (first, total))
-    return space.length * total, space.length * last.c, last.clipped
+    first = _Walk.first(space, swing.sign)
+    index = jnp.arange(longest, dtype=jnp.int32)
+    last, each = lax.scan(body, first, index)
+    (total, swung), end = space.length * last.sums[0], space.length * last.c[0]
+    if each is not None:
+        each = space.length * jnp.concatenate([each, last.c[:1]])
+    held = space.length * tree.norm(last.sums[0, 0] - last.sums[1, 0])
+    return Powers(total, swung, end, held, last.clipped[0], each)
 
 
 class _Walk(NamedTuple):
-    """Where the powers stand: C_i, the largest size among those known exactly, i, sign_i."""
+    """Where the powers stand; twice, with modes held back and without."""
 
-    c: Float[Array, " m+1"]
-    known: Float[Array, ""]
-    i: Int[Array, ""]
-    sign: Float[Array, ""]
-    clipped: Bool[Array, ""]
+    c: Float[Array, "2 m+1"]
+    sums: Float[Array, "2 2 m+1"]
+    known: Float[Array, "2"]
+    """The largest size among those known exactly."""
+    i: Int[Array, "2"]
+    sign: Float[Array, "2"]
+    clipped: Bool[Array, "2"]
+
+    @classmethod
+    def first(cls, space: Space, sign: Float[Array, ""]) -> "_Walk":
+        c = jnp.zeros_like(space.H[:, 0]).at[0].set(1.0)
+        one = cls(
+            c,
+            jnp.zeros((2, c.size), c.dtype),
+            jnp.ones_like(c[0]),
+            jnp.zeros((), jnp.int32),
+            sign,
+            jnp.asarray(False),
+        )
+        return jax.tree.map(lambda a: jnp.stack([a, a]), one)
 
 
-def _first(space: Space, sign: Float[Array, ""]) -> _Walk:
-    c = jnp.zeros_like(space.H[:, 0]).at[0].set(1.0)
-    return _Walk(c, jnp.ones_like(c[0]), jnp.zeros((), jnp.int32), sign, jnp.asarray(False))
-
-
-def _stepper(space: Space, D: Float[Array, "m+1 m+1"]) -> Callable[[_Walk], _Walk]:
-    """C_{i+1} = ([H 0] + sign_i D) C_i, with D = 0 unless the loop swings.
-
-    The first `rank` powers, and all in a closed space, are exact; the others may exceed the
-    largest of those by the factor GROWTH and are held back beyond it.
-    """
-    G = jnp.concatenate([_tame(space), jnp.zeros_like(space.H[:, :1])], axis=1)
-
-    def step(walk: _Walk) -> _Walk:
-        c, i = G @ walk.c + walk.sign * (D @ walk.c), walk.i + 1
-        size = jnp.linalg.norm(c)
-        exact = (i <= space.rank) | space.closed
-        limit = jnp.where(exact, jnp.inf, GROWTH * walk.known)
-        c = c * jnp.where(size > limit, limit / jnp.where(size > 0, size, 1.0), 1.0)
-        known = jnp.where(exact, jnp.maximum(walk.known, size), walk.known)
-        return _Walk(c, known, i, -walk.sign, walk.clipped | (size > limit))
-
-    return step
+def _step(space: Space, D: Array, G: Array, walk: _Walk) -> _Walk:
+    sums = walk.sums + jnp.stack([walk.c, walk.sign * walk.c])
+    c, i = G @ walk.c + walk.sign * (D @ walk.c), walk.i + 1
+    size = tree.norm(c)
+    exact = (i <= space.rank) | space.closed
+    limit = jnp.where(exact, jnp.inf, GROWTH * walk.known)
+    over = size > limit
+    c = jnp.where(over, c * (jnp.where(over, limit, 1.0) / tree.positive(size)), c)
+    known = jnp.where(exact, jnp.maximum(walk.known, size), walk.known)
+    return _Walk(c, sums, known, i, -walk.sign, walk.clipped | over)
 
 
 def _tame(space: Space) -> Float[Array, "m+1 m"]:
@@ -190,5 +201,5 @@ def _tame(space: Space) -> Float[Array, "m+1 m"]:
     """
     symmetric, values, vectors = ritz(space)
     excess = jnp.where(symmetric, jnp.minimum(values + 1, 0.0), 0.0)
-    lift = lax.stop_gradient(-(vectors * excess[None]) @ vectors.T)
+    lift = -(vectors * excess[None]) @ vectors.T
     return space.H.at[: space.H.shape[1]].add(lift)

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int
 
 from ... import _tree as tree
-from .arnoldi import Product, Space
+from ..._loop import Product
+from .arnoldi import Space
 
 UNCERTAIN = 1 / 3
 
@@ -32,7 +34,7 @@ class Evidence(NamedTuple):
     size: Float[Array, "... R"]
     """|alpha_i|."""
     after: Float[Array, "... R"]
-    """|alpha_{i+1}|, behind step i."""
+    """|alpha_{i+1}|, after step i."""
     part: Float[Array, "... R"]
     """|B alpha_i|; zero outside the piece."""
     missing: Float[Array, "... R"]
@@ -64,8 +66,8 @@ def gather(
     def drift(product, i):
         size = jnp.where(sizes[i] > 0, sizes[i], 1.0)
         a, b = product(tree.combine(C[i] / size, space.Q))
-        a = tree.sub(a, tree.combine(C[i + 1] / size, space.Q))
-        return a, tree.sub(b, tree.combine(C[i, :-1] / size, space.BQ))
+        a = optax.tree.sub(a, tree.combine(C[i + 1] / size, space.Q))
+        return a, optax.tree.sub(b, tree.combine(C[i, :-1] / size, space.BQ))
 
     ends = drift(late, 0), drift(early, jnp.maximum(R - 1, 0))
     table = lambda n: jnp.stack([jnp.stack([tree.dot(x[n], y[n]) for y in ends]) for x in ends])
@@ -81,7 +83,7 @@ def gather(
         drift_A=table(0),
         drift_B=table(1),
     )
-    return tree.cast(evidence, C.dtype)
+    return optax.tree.cast(evidence, C.dtype)
 
 
 def no_evidence(pieces: int, T: int, dtype: Any) -> Evidence:

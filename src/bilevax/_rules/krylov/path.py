@@ -6,14 +6,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._loop import capture, record, step_vjp
-from ..._types import Context, Hyper, State
-from ..reverse import start_vjp
-from .arnoldi import Product
+from ..._loop import Product, capture, forward, start_vjp, step_vjp
+from ..._types import Context, Hyper, State, Time
 from .rule import layout
 
 HEAD = 8
@@ -29,8 +28,10 @@ class Path(NamedTuple):
 
     end: State
     """s_T."""
-    product: Callable[[Int[Array, ""]], Product]
-    """t -> the vjp of step t, for the first steps and for every node and end of a piece."""
+    at: Callable[[Time], State]
+    """t -> s_t, for the first steps and for every node and end of a piece."""
+    product: Callable[[Time], Product]
+    """t -> the vjp of the step that leaves s_t, for the same t."""
     pull_start: Callable[[PyTree], Hyper]
     """alpha -> B_0 alpha."""
     length: Float[Array, " T+1"]
@@ -44,7 +45,8 @@ class Path(NamedTuple):
 def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, table: np.ndarray) -> Path:
     """The inner loop, keeping the first iterates and those that the table asks for."""
     begun = min(HEAD + 1, T)
-    s, first = record(xi, lam, S, xi.start(lam, S), 0, begun)
+    step = lambda s, t: xi.advance(s, lam, S, t)
+    s, first = forward(step, xi.start(lam, S), 0, begun, keep=lambda s, _: s)
     moves = jax.vmap(tree.norm)(_differences(first, s))
     times = jnp.asarray(np.unique(np.maximum(table, begun)), jnp.int32)
     s, late, more = capture(xi, lam, S, s, begun, T - begun, times)
@@ -58,7 +60,7 @@ def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, table: np.ndarray
     length = jnp.cumsum(jnp.concatenate([jnp.zeros_like(moves[:1]), moves]))
     drawn = jnp.minimum(_redraw(xi, lam, S, T, at) / tree.positive(moves[-1]), 1.0)
     start = lambda a: start_vjp(xi, lam, S, a)
-    return Path(s, product, start, length, _violent_steps(moves, begun), drawn)
+    return Path(s, at, product, start, length, _violent_steps(moves, begun), drawn)
 
 
 def _redraw(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, at: Callable) -> Array:
@@ -68,7 +70,7 @@ def _redraw(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, at: Callable) 
     """
     t = jnp.asarray(T - 1, jnp.int32)
     step = lambda number: tree.inexact(xi.advance(at(t), lam, S, number))
-    return tree.norm(tree.sub(step(t), step(jnp.abs(t - 1))))
+    return tree.norm(optax.tree.sub(step(t), step(jnp.abs(t - 1))))
 
 
 def pieces_table(T: int, max_pieces: int) -> np.ndarray:
@@ -89,7 +91,7 @@ def cut(
 ) -> tuple[Int[Array, ""], Int[Array, ""], Int[Array, ""], Int[Array, ""]]:
     """First step, node, last step and number of steps of a piece, without the exact steps.
 
-    How many steps are exact is known behind the forward pass only, so the cuts do not depend
+    How many steps are exact is known after the forward pass only, so the cuts do not depend
     on it: exact steps shorten the first piece, or leave nothing of it.
     """
     first = jnp.maximum(piece[0], head)
@@ -98,7 +100,7 @@ def cut(
 
 
 def _differences(states: State, end: State) -> PyTree:
-    """s_{t+1} - s_t for stacked states and the one behind them."""
+    """s_{t+1} - s_t for stacked states and the one after them."""
     difference = lambda a, b: jnp.diff(jnp.concatenate([a, b[None]]), axis=0)
     return jax.tree.map(difference, tree.inexact(states), tree.inexact(end))
 

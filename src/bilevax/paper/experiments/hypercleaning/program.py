@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from ...._dynamics import Descent, constant
 from ...._hypergradient import hypergradient
 from ...._outer.minimize import minimize
-from ...._outer.step_size import first_update
+from ...._outer.step_size import scale_first_update
 from ...._rules.parse import parse_rule
 from ...._rules.reverse import Reverse
 from ...._tree import norm
@@ -139,7 +139,7 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
     rules = {text: parse_rule(text) for text in config.rules}
     xi, lam, S = problem(load(config, data_dir), config)
     exact = hypergradient(f, xi, Reverse(), T=config.T)
-    adam = first_update(optax.adam(1.0), config.first * len(lam) ** 0.5)
+    adam = scale_first_update(optax.adam(1.0), config.first * len(lam) ** 0.5)
 
     def evaluate(lam: Array) -> dict[str, float]:
         _, h, w, _ = exact(lam, S)  # d_lam f itself, whatever rule the run follows
@@ -151,8 +151,8 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
             log.first(evaluate(lam))
             result = minimize(
                 f, xi, rule, lam, T=config.T, steps=config.steps, optimizer=adam, S=S,
-                evaluate=log.keep(evaluate), evaluate_every=config.every,
-                callback=log.write, checkpoint_dir=log.checkpoints,
+                evaluate=evaluate, evaluate_every=config.every,
+                callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
-            log.complete(result)
+            log.write(result)
         costs(records, f, xi, rules, lam, S, config.T, {"seed": config.seed})

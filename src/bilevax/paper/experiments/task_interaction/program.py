@@ -130,7 +130,7 @@ class _Part:
                 self.f, self.xi, Each(rule), self.lam, T=self.config.T, steps=steps,
                 optimizer=optax.adam(self.config.rate), S=self.sample.S,
                 evaluate=log.evaluate, evaluate_every=self.config.every,
-                callback=log.callback, checkpoint_dir=folder,
+                callback=log.callback, checkpoint=folder,
             )  # fmt: skip
             log.complete(result)
         self._end(label, stall, log.numbers(stall.lam))

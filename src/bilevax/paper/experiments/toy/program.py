@@ -18,7 +18,7 @@ from rich.progress import track
 
 from ...._hypergradient import hypergradient
 from ...._outer.minimize import minimize
-from ...._outer.step_size import decaying, first_update
+from ...._outer.step_size import inverse_sqrt_schedule, scale_first_update
 from ...._rules.reverse import Reverse
 from ....diagnostics import diagnose
 from ....problems import Problem, toy
@@ -95,7 +95,7 @@ def _bias(config: Config) -> Iterator[Row]:
 def _trajectory(problem: Problem, K: int, config: Config) -> Float[Array, "steps+1 2"]:
     """lam_tau under K-RMD, from the start."""
     lam = jnp.asarray(config.start)
-    optimizer = first_update(optax.sgd(decaying(1.0)), norm=config.first)
+    optimizer = scale_first_update(optax.sgd(inverse_sqrt_schedule(1.0)), norm=config.first)
     result = minimize(
         problem.f, problem.xi, Reverse(K=K), lam, T=problem.T, steps=config.steps, S=problem.S,
         optimizer=optimizer, evaluate=lambda lam: {"x": lam[0], "y": lam[1]}, progress=False,

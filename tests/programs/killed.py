@@ -1,4 +1,4 @@
-"""A run that a test may kill: python clean.py DIR STEPS LOG; at its end, lam bit for bit."""
+"""A run that a test may kill: python killed.py DIR STEPS LOG; at its end, lam bit for bit."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from bilevax import problems
 
 
 def noted(log):
-    """Write down every hyper-iteration that has been seen, then dawdle: a target for signals."""
+    """Write down how far the run has come, then wait a little: a target for signals."""
 
     def callback(progress):
         with open(log, "a") as file:
@@ -38,8 +38,7 @@ def main(directory, steps, log):
         batch=2,
         evaluate=lambda lam: lam[0],
         evaluate_every=30,
-        checkpoint_dir=directory,
-        checkpoint_every=20,
+        checkpoint=bx.Checkpoint(directory, every=20),
         callback=noted(log),
     )
     numbers = [*result.lam, *result.history["value"], *result.evaluations["value"]]

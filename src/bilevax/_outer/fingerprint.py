@@ -1,0 +1,136 @@
+"""What makes a run the run that it is: enough to refuse to go on with another one.
+
+Data are compared by their bits, functions by the programs that JAX traces of them, with every
+constant inside. Neither memory addresses nor the order of sets enter.
+"""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import optax
+from jax.extend import core
+from jaxtyping import PyTree
+
+from .. import _tree as tree
+from .._types import Context, Hyper
+from .batch import OuterProblem
+from .checkpoints import named
+from .contexts import Reader
+from .devices import on_host
+from .hyper_iteration import first_state, hyper_iteration
+
+
+def fingerprint(
+    problem: OuterProblem, lam: Hyper, S: Context, reader: Reader | None
+) -> dict[str, Any]:
+    """The settings of a run, as JSON. Which device does what is not among them."""
+    problem = dataclasses.replace(problem, at_once=1, mesh=None, state_places=None)
+    start = lambda problem, lam, S: problem.xi.start(lam, S)
+    s = eqx.filter_eval_shape(start, problem, lam, S)
+    w = eqx.filter_eval_shape(problem.xi.read, s)
+    state = first_state(problem, lam, _stacked(w, problem.batch) if problem.warm_start else None)
+    forms = named("lam", lam) | named("opt", state.opt)
+    return {
+        "T": problem.T,
+        "rule": _text(problem.rule),
+        "batch": problem.batch,
+        "warm_start": problem.warm_start,
+        "contexts": "an iterator" if reader else "a sampler" if problem.draw else "one, S",
+        "float64": bool(jax.config.read("jax_enable_x64")),
+        "forms": {name: f"{a.dtype}{list(a.shape)}" for name, a in forms.items()},
+        "key": digest(problem.key),
+        "lam": digest(lam),
+        "S": digest(problem.S),
+        "first context": digest(S) if reader and not reader.knows_position else None,
+        "f": digest(problem.f, _trace(lambda p, *x: p.f(*x), problem, w, lam, S)),
+        "xi": digest(
+            problem.xi,
+            _trace(start, problem, lam, S),
+            _trace(lambda p, *x: p.xi.advance(*x, 0), problem, s, lam, S),
+        ),
+        "sampler": digest(problem.draw, _trace(lambda p: p.draw and p.draw(p.key), problem)),
+        "optimizer": digest(state.opt, _trace(_update, problem, state.opt, lam)),
+        "program": digest(
+            _trace(hyper_iteration, problem, state, _stacked(S, problem.batch) if reader else None)
+        ),
+        "versions": {"jax": jax.__version__, "optax": optax.__version__},
+    }
+
+
+def digest(*values: PyTree) -> str:
+    """Of the bits of arrays and programs, and of the text of everything else."""
+    sum_ = hashlib.blake2b(digest_size=8)
+    for value in values:
+        leaves, treedef = jax.tree.flatten(value)
+        sum_.update(_text(treedef).encode())
+        for leaf in leaves:
+            for part in _parts(leaf):
+                sum_.update(part)
+    return sum_.hexdigest()
+
+
+def _stacked(x: PyTree, n: int) -> PyTree:
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape), a.dtype), x)
+
+
+def _update(problem: OuterProblem, opt: PyTree, lam: Hyper) -> PyTree:
+    value = lambda lam: tree.dot(lam, lam)  # some function, for optimizers that search
+    extra = {"value": value(lam), "grad": lam, "value_fn": value}
+    with jax.numpy_dtype_promotion("standard"):
+        return optax.with_extra_args_support(problem.optimizer).update(lam, opt, lam, **extra)
+
+
+def _trace(fun: Callable[..., PyTree], *args: PyTree) -> core.ClosedJaxpr:
+    """The program of fun; arrays in args are its inputs, and everything else is inside."""
+    arrays, rest = eqx.partition(args, lambda x: hasattr(x, "shape"))
+    forms = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays)
+    run = lambda arrays: eqx.filter(fun(*eqx.combine(arrays, rest)), eqx.is_array)
+    return jax.make_jaxpr(run)(forms)
+
+
+def _parts(x: Any) -> Iterator[bytes]:
+    """x as bytes: programs by their steps, arrays by their bits."""
+    if isinstance(x, core.ClosedJaxpr):
+        yield from _parts([x.consts, x.jaxpr])
+    elif isinstance(x, core.Jaxpr):
+        yield from _program(x)
+    elif isinstance(x, (tuple, list)):
+        yield f"{len(x)}".encode()
+        for item in x:
+            yield from _parts(item)
+    elif isinstance(x, dict):
+        yield from _parts(sorted(x.items(), key=lambda item: str(item[0])))
+    elif isinstance(x, (set, frozenset)):
+        yield from _parts(sorted(map(_text, x)))
+    elif hasattr(x, "dtype") and hasattr(x, "shape"):
+        yield f"{x.dtype} {x.shape} ".encode()
+        if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
+            yield on_host(x).tobytes()  # of what several processes share, only the form
+    else:
+        yield _text(x).encode()
+
+
+def _program(jaxpr: core.Jaxpr) -> Iterator[bytes]:
+    """Every equation, with its variables numbered as they come."""
+    numbers: dict[Any, int] = {}
+
+    def name(v: Any) -> Any:
+        if isinstance(v, core.Literal):
+            return v.val, str(v.aval)
+        return numbers.setdefault(v, len(numbers)), str(v.aval)
+
+    yield from _parts([name(v) for v in (*jaxpr.constvars, *jaxpr.invars)])
+    for step in jaxpr.eqns:
+        yield step.primitive.name.encode()
+        yield from _parts([[name(v) for v in step.invars], step.params])
+        yield from _parts([name(v) for v in step.outvars])
+    yield from _parts([name(v) for v in jaxpr.outvars])
+
+
+def _text(x: Any) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(x))

@@ -1,0 +1,95 @@
+"""One piece of the horizon: the way back over R steps with A and B frozen.
+
+a -> A^R a ,    h -> h + B (I + A + ... + A^{R-1}) a
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from ... import _tree as tree
+from ..._dynamics import AbstractDynamics
+from ..._loop import Product, step_vjp
+from ..._types import Context, Hyper, State, Time
+from .arnoldi import Powers, Space, Swing, begin, no_swing, powers, ritz
+from .swing import direction, measured, middle
+
+
+class Frozen(NamedTuple):
+    """The loop, and the iterates at which its steps may be linearised."""
+
+    xi: AbstractDynamics
+    lam: Hyper
+    S: Context
+    at: Callable[[Time], State]
+    rank: int
+    """The most products in a piece."""
+    longest: int
+    """The most steps in a piece."""
+    keep_B: bool
+    """Whether the space keeps B q; otherwise one more product finds B of the sum."""
+
+    def product(self, t: Time) -> Product:
+        return step_vjp(self.xi, self.lam, self.S, self.at(t), t)
+
+
+class Crossing(NamedTuple):
+    """What a piece does to the cotangent, and what it adds to h."""
+
+    alpha: PyTree
+    dh: Hyper
+    lost: Float[Array, ""]
+    """How much of dh the last vector of the space, and modes that were held back, may change."""
+    clipped: Bool[Array, ""]
+    products: Int[Array, ""]
+    space: Space
+    powers: Powers
+
+
+def cross(
+    frozen: Frozen,
+    node: Time,
+    R: Int[Array, ""],
+    later: Int[Array, ""],
+    alpha: PyTree,
+    build: Callable[[Space, Product], Space],
+    keep: bool = False,
+) -> Crossing:
+    """Back over a piece of R steps whose node lies `later` steps before its end."""
+    space = begin(alpha, frozen.lam, frozen.rank, frozen.keep_B)
+    space, swing, at_node, extra = _explore(frozen, space, node, R, later, build)
+    walked = powers(space, R, frozen.longest, swing, keep)
+    if frozen.keep_B:
+        dh = tree.combine(walked.total[:-1], space.BQ)
+        dh = optax.tree.add(dh, tree.scale(walked.swung @ swing.y, swing.Ey))
+    else:  # rank cotangents of lam would outweigh the states
+        dh = at_node(tree.combine(walked.total, space.Q))[1]
+    size = tree.norm(dh).astype(space.H.dtype) / tree.positive(tree.norm(walked.total))
+    lost = size * (jnp.abs(walked.total[space.rank]) + walked.held)
+    end = tree.combine(walked.end, space.Q)
+    return Crossing(end, dh, lost, walked.clipped, space.rank + extra, space, walked)
+
+
+def _explore(
+    frozen: Frozen, space: Space, node: Time, R: Int[Array, ""], later: Int[Array, ""], build
+) -> tuple[Space, Swing, Product, Int[Array, ""]]:
+    """The Krylov space of a piece; where the loop swings, one more product measures the swing."""
+    xi, lam, S, s = frozen.xi, frozen.lam, frozen.S, frozen.at(node)
+    linearise = lambda s: step_vjp(xi, lam, S, s, node)
+    if not frozen.keep_B:
+        space = build(space, linearise(s))
+        return space, no_swing(space, lam), linearise(s), jnp.ones((), jnp.int32)
+    half, turns = middle(xi, lam, S, s, node, frozen.rank < R)
+    space = build(space, linearise(half))
+    swings = turns & ritz(space)[0] & ~space.closed
+
+    def measure():
+        y = direction(space)
+        return measured(space, y, *linearise(s)(tree.combine(y, space.Q)), later)
+
+    swing = lax.cond(swings, measure, lambda: no_swing(space, lam))
+    return space, swing, linearise(half), swings.astype(jnp.int32)
