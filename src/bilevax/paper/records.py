@@ -21,6 +21,9 @@ Row = dict[str, Any]
 
 PACKAGES = ("bilevax", "jax", "jaxlib", "equinox", "optax", "lineax", "numpy", "scikit-learn")
 CONFIG, ENV, ROWS = "config.toml", "env.json", "records.jsonl"
+DEEPEST = 20
+DAMAGED = (ValueError, RecursionError)
+"""What readers of TOML and JSON raise; ever deeper brackets end in the second."""
 
 
 class RunError(ValueError):
@@ -103,9 +106,9 @@ def load(path: str | os.PathLike) -> Run:
     if missing:
         raise RunError(f"{path} is not a run: it has no {missing[0]}; {_instead(path)}.")
     try:
-        config = tomllib.loads((path / CONFIG).read_text("utf-8"))
-        env = json.loads((path / ENV).read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        config = _shallow(tomllib.loads((path / CONFIG).read_text("utf-8")))
+        env = _object((path / ENV).read_bytes())
+    except DAMAGED as error:
         raise RunError(f"{path} is not a run that can be read: {error}.") from error
     return Run(path, config, env, list(_rows(path / ROWS)))
 
@@ -119,9 +122,26 @@ def _rows(path: Path) -> Iterator[Row]:
     lines, _ = _split(path)
     for number, line in enumerate(lines.splitlines(), 1):
         try:
-            yield json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            yield _object(line)
+        except DAMAGED as error:
             raise RunError(f"{path}, line {number}, is damaged: {error}.") from error
+
+
+def _object(text: bytes) -> Row:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{type(value).__name__} in place of an object")
+    return _shallow(value) if text.count(b"[") + text.count(b"{") > DEEPEST else value
+
+
+def _shallow(value: Any, left: int = DEEPEST) -> Any:
+    """A value that can be shown: lists in lists, but not without end."""
+    if left == 0:
+        raise ValueError(f"lists in lists, more than {DEEPEST} deep")
+    inside = value.values() if isinstance(value, dict) else value
+    for part in inside if isinstance(value, dict | list) else ():
+        _shallow(part, left - 1)
+    return value
 
 
 def _split(path: Path) -> tuple[bytes, int]:

@@ -16,7 +16,6 @@ from ..._pages.table import Table
 from ..experiments import Experiment, find, known
 from ..records import Run, RunError, load
 from . import any_run
-from .rows import check
 
 Paths = Iterable[str | os.PathLike]
 
@@ -47,7 +46,7 @@ class Report:
         folders = {Path(path).resolve(): Path(path) for path in paths}
         if not folders:
             raise RunError("paths is empty; give the folder of at least one run.")
-        self.runs = [check(load(path)) for path in folders.values()]
+        self.runs = [load(path) for path in folders.values()]
         self._given = {experiment.name: experiment for experiment in experiments}
 
     @cached_property
@@ -108,36 +107,14 @@ class Report:
 
 
 def report(paths: Paths, out: str | os.PathLike, experiments: Iterable[Experiment] = ()) -> Path:
-    """Write one page about runs.
-
-    **Arguments:**
-
-    - `paths`: the folders of the runs.
-    - `out`: the HTML file. One that is there is replaced if it is such a page.
-    - `experiments`: experiments that neither the paper has nor an installed package.
-
-    **Returns:**
-
-    The file.
-    """
+    """Write one page about runs: `Report(paths, experiments).write(out)`."""
     return Report(paths, experiments).write(out)
 
 
 def figures(
     paths: Paths, folder: str | os.PathLike, experiments: Iterable[Experiment] = ()
 ) -> list[Path]:
-    """Write each chart as PNG, each table as CSV, and all tables to `tables.md`.
-
-    **Arguments:**
-
-    - `paths`: the folders of the runs.
-    - `folder`: where to; it is empty, new, or was made so before.
-    - `experiments`: experiments that neither the paper has nor an installed package.
-
-    **Returns:**
-
-    The files.
-    """
+    """Write charts and tables as files: `Report(paths, experiments).figures(folder)`."""
     return Report(paths, experiments).figures(folder)
 
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from ..records import Row, Run, RunError
+from ..records import Row, RunError
 
 
 def number(row: Row, key: str) -> float:
@@ -13,7 +13,10 @@ def number(row: Row, key: str) -> float:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(row, key, "a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise _wrong(row, key, "less than 1e308") from None
 
 
 def integer(row: Row, key: str) -> int:
@@ -40,18 +43,8 @@ def numbers(row: Row, key: str) -> list[float]:
 
 
 def _wrong(row: Row, key: str, what: str) -> RunError:
-    kind, value = row.get("kind"), row.get(key, "nothing")
-    return RunError(f"a record of kind {kind} has {key} = {value!r}; it must be {what}.")
-
-
-def check(run: Run) -> Run:
-    """A run whose configuration, machine and records are tables, as they should be."""
-    if not isinstance(run.env, dict):
-        raise RunError(f"{run.path} is not a run that can be read: env.json is not an object.")
-    for index, row in enumerate(run.rows, 1):
-        if not isinstance(row, dict):
-            raise RunError(f"{run.path}, record {index}, is {row!r}; it must be an object.")
-    return run
+    kind, value = short(row.get("kind")), short(repr(row.get(key, "nothing")))
+    return RunError(f"a record of kind {kind} has {key} = {value}; it must be {what}.")
 
 
 def short(value: Any, length: int = 90) -> str:

@@ -8,14 +8,15 @@ from typing import Any
 from ..._pages.chart import Series
 from ..._pages.palette import Colour
 from ..records import Row, Run, RunError
-from .groups import colours
+from .groups import colours, depth
 from .rows import integer, number, word
 
 
 class Seeds:
     """Records of kind evaluation and cost, by rule, seed and hyper-iteration."""
 
-    def __init__(self, runs: Sequence[Run], T: int | None):
+    def __init__(self, runs: Sequence[Run], T: Any):
+        self.T = T if isinstance(T, int) else None
         self._rows: dict[str, dict[int, dict[int, Row]]] = {}
         self.costs: dict[str, list[Row]] = {}
         self._owner: dict[tuple[str, int], Run] = {}
@@ -24,7 +25,7 @@ class Seeds:
                 self._add(run, row)
             for row in run.of("cost"):
                 self.costs.setdefault(word(row, "rule"), []).append(row)
-        self.colours = colours(list({**self._rows, **self.costs}), T)
+        self.colours = colours(list({**self._rows, **self.costs}), self.T)
         self.rules = [rule for rule in self.colours if rule in self._rows]
 
     def _add(self, run: Run, row: Row) -> None:
@@ -35,6 +36,14 @@ class Seeds:
                 f"{owner.path} and {run.path} both hold {rule} with seed {seed}; give one of them."
             )
         self._rows.setdefault(rule, {}).setdefault(seed, {})[integer(row, "step")] = row
+
+    def depth(self, rule: str) -> int | None:
+        """K of truncated back-propagation; no other rule has one."""
+        return depth(rule, self.T)
+
+    def name(self, rule: str) -> str:
+        """K, or what the rule is called."""
+        return rule if (K := self.depth(rule)) is None else str(K)
 
     @property
     def several(self) -> bool:
@@ -69,6 +78,11 @@ class Seeds:
 
     def values(self, rows: Sequence[Row], key: str, scale: float) -> list[float]:
         return [scale * number(row, key) for row in rows]
+
+    def line(self, rule: str, key: str) -> Series:
+        """A curve among those of other rules, by name and colour; dashed, if it has no K."""
+        dashed = self.depth(rule) is None
+        return self.curve(rule, key, self.name(rule), self.colours[rule], dashed)
 
     def curve(
         self, rule: str, key: str, label: str, colour: Colour, dashed: bool = False

@@ -1,9 +1,9 @@
 """Data hypercleaning (section 4.2.1 and its appendix): Table 2, Figure 5."""
 
 from .._experiment import Experiment
-from .run import Config as Config
-from .run import run as run
-from .sections import sections as sections
+from .figures import sections as sections
+from .program import Config as Config
+from .program import run as run
 
 EXPERIMENT = Experiment(
     "hypercleaning",

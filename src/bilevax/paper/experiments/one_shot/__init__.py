@@ -1,9 +1,9 @@
 """One-shot classification (section 4.3 and its appendix): Table 4, Figure 7."""
 
 from .._experiment import Experiment
-from .run import Config as Config
-from .run import run as run
-from .sections import sections as sections
+from .config import Config as Config
+from .figures import sections as sections
+from .program import run as run
 
 EXPERIMENT = Experiment(
     "one-shot",

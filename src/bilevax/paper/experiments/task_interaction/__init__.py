@@ -1,9 +1,9 @@
 """Task interaction (section 4.2.2 and its appendix): Table 3, Figure 6."""
 
 from .._experiment import Experiment
-from .run import Config as Config
-from .run import run as run
-from .sections import sections as sections
+from .figures import sections as sections
+from .program import Config as Config
+from .program import run as run
 
 EXPERIMENT = Experiment(
     "task-interaction",

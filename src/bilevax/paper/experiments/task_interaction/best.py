@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..._files import whole
-from ..._outer.checkpoints import filled, named
+from ...._files import atomic_write
 
 
 class Stall:
@@ -49,15 +49,19 @@ class Stall:
 
     def _write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        known: dict[str, Any] = {"step": self.step, "score": self.score, "best": self.best}
-        with whole(self._file) as file:
-            np.savez(file, **known, **named("lam", self.lam))
+        with atomic_write(self._file) as file:
+            eqx.tree_serialise_leaves(file, self._state)
 
     def _read(self) -> None:
-        with np.load(self._file) as arrays:
-            self.step = int(arrays["step"])
-            self.score, self.best = arrays["score"], arrays["best"]
-            self.lam = filled("lam", self.lam, arrays)
+        self._state = eqx.tree_deserialise_leaves(self._file, self._state)
+
+    @property
+    def _state(self) -> tuple[Any, ...]:
+        return self.step, self.score, self.best, self.lam
+
+    @_state.setter
+    def _state(self, state: tuple[Any, ...]) -> None:
+        self.step, self.score, self.best, self.lam = state
 
 
 def _beside(mask: np.ndarray, a: np.ndarray) -> np.ndarray:

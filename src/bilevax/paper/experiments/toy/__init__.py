@@ -1,9 +1,9 @@
 """The toy problem (section 4.1): Figures 1 to 4."""
 
 from .._experiment import Experiment
-from .run import Config as Config
-from .run import run as run
-from .sections import sections as sections
+from .figures import sections as sections
+from .program import Config as Config
+from .program import run as run
 
 EXPERIMENT = Experiment(
     "toy",

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...._pages.chart import Axis, Chart, Series
+from ...._pages.chart import Axis, Chart
 from ...._pages.palette import BLUE, MUTED, ORANGE
 from ...._pages.section import Section
 from ...._pages.table import Column, Table, spread
 from ...records import Row, Run
-from ...report.groups import depth, group, suffix
+from ...report.groups import group, suffix
 from ...report.seeds import Seeds
 
 PAPER = {
@@ -61,9 +61,7 @@ class _Cleaning:
 
     def __init__(self, runs: Sequence[Run], end: str, where: str):
         self.config, self.end, self.where = runs[0].config, end, where
-        T = self.config.get("T")
-        self.T = T if isinstance(T, int) else None
-        self.seeds = Seeds(runs, self.T)
+        self.seeds = Seeds(runs, self.config.get("T"))
 
     def sections(self) -> list[Section]:
         if not self.seeds.rules:
@@ -102,7 +100,7 @@ class _Cleaning:
             self._table(f"hypercleaning-f1-{n}{self.end}", f"F1 {when}", F1, PAPER_F1, step)
             for n, step, when in ends
         ]
-        first = [rule for rule in self.seeds.rules if depth(rule, self.T) == 1]
+        first = [rule for rule in self.seeds.rules if self.seeds.depth(rule) == 1]
         charts = [self._found(rule) for rule in first]
         text = "An example is marked as wrong when its λ falls below a threshold."
         title = f"Appendix. Which labels are found{self.where}"
@@ -122,7 +120,7 @@ class _Cleaning:
     def stationarity(self) -> Section:
         draw = lambda name, key, title, caption, axis: Chart(
             f"hypercleaning-{name}{self.end}", title, caption + self._bands(), STEP, axis,
-            tuple(self._curve(rule, key) for rule in self.seeds.rules),
+            tuple(self.seeds.line(rule, key) for rule in self.seeds.rules),
             legend="K",
         )  # fmt: skip
         text = "The gradient is the true one, by full back-propagation, whatever rule λ follows."
@@ -138,20 +136,12 @@ class _Cleaning:
         )  # fmt: skip
         return Section(f"Figure 5. Does it become stationary?{self.where}", (text,), charts)
 
-    def _curve(self, rule: str, key: str) -> Series:
-        beside = depth(rule, self.T) is None
-        return self.seeds.curve(rule, key, self._name(rule), self.seeds.colours[rule], beside)
-
     def _bands(self) -> str:
         return (
             " Mean over the seeds recorded there, with one standard deviation."
             if self.seeds.several
             else ""
         )
-
-    def _name(self, rule: str) -> str:
-        K = depth(rule, self.T)
-        return rule if K is None else str(K)
 
     def _table(
         self, name: str, title: str, metrics: list, paper: dict[int, tuple], step: int | None
@@ -163,7 +153,7 @@ class _Cleaning:
         rows = []
         for rule in self.seeds.rules:
             at, there = self.seeds.last(rule) if step is None else (step, self.seeds.of(rule, step))
-            theirs = paper.get(depth(rule, self.T) or 0, ("",) * len(metrics))
+            theirs = paper.get(self.seeds.depth(rule) or 0, ("",) * len(metrics))
             rows.append(self._row(rule, at, there, metrics, theirs))
         notes = self.seeds.unfinished(self.config.get("steps")) if metrics is QUALITY else ()
         if self.seeds.several:
@@ -177,7 +167,7 @@ class _Cleaning:
     def _row(
         self, rule: str, step: int, there: Sequence[Row], metrics: list, theirs: Sequence[str]
     ) -> tuple[str, ...]:
-        cells = [self._name(rule)]
+        cells = [self.seeds.name(rule)]
         for (_, key, scale, digits), value in zip(metrics, theirs, strict=True):
             cells += [spread(self.seeds.values(there, key, scale), digits), *self._beside(value)]
         return (*cells, str(step), str(len(there)))
@@ -192,7 +182,7 @@ class _Cleaning:
         rows = []
         for rule in self.seeds.colours:
             if there := self.seeds.costs.get(rule):
-                rows.append((self._name(rule), *_costs(self.seeds, there), str(len(there))))
+                rows.append((self.seeds.name(rule), *_costs(self.seeds, there), str(len(there))))
         table = Table(f"hypercleaning-cost{self.end}", "Time and memory", columns, tuple(rows))
         return Section(title, (text,), (table,))
 

@@ -16,15 +16,16 @@ from jaxtyping import Array, Float
 from rich.console import Console
 from rich.progress import track
 
-from ..._hypergradient import hypergradient
-from ..._outer.minimize import minimize
-from ..._outer.step_size import inverse_sqrt_schedule, scale_first_update
-from ..._rules.reverse import Reverse
-from ...diagnostics import diagnose
-from ...problems import Problem, toy
-from ..records import Records, Row
+from ...._hypergradient import hypergradient
+from ...._outer.minimize import minimize
+from ...._outer.step_size import inverse_sqrt_schedule, scale_first_update
+from ...._rules.reverse import Reverse
+from ....diagnostics import diagnose
+from ....problems import Problem, toy
+from ...records import Records, Row
 
 PULL = {"f": 0.0, "f~": 5.0}
+KEYS = ("kind", "objective", "K", "step", "y")
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,13 @@ class Config:
     experiment: str = "toy"
 
     @classmethod
-    def paper(cls) -> "Config":
-        return cls()
-
-    @classmethod
     def quick(cls) -> "Config":
         return cls(depths=(1, 5, 100), steps=40, grid=21, preset="quick")
 
 
 def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None = None) -> None:
     """All figures of section 4.1, as records in `out`; in float64. Needs no data."""
-    with Records(out, asdict(config), resume=resume) as records, jax.enable_x64(True):
+    with Records(out, asdict(config), keys=KEYS, resume=resume) as records, jax.enable_x64(True):
         records.extend(_surface(config))
         records.extend(_bias(config))
         for name, pull in PULL.items():

@@ -29,7 +29,7 @@ from .._cost import costs
 from .._follow import announce, as_file
 from .best import Stall
 from .sample import Sample, load
-from .scores import Watch, scores
+from .scores import TrialLog, scores
 from .trials import Each, Trials, total
 
 KEYS = ("kind", "data", "rule", "trial", "step", "y")
@@ -122,18 +122,18 @@ class _Part:
             return  # that is the last row of a rule
         announce(f"{self.name}, {text}: up to {steps} hyper-iterations")
         folder = self.folder / as_file(text)
-        watch = Watch(self.records, label, self._measure(rule), self.config.criterion)
+        log = TrialLog(self.records, label, self._measure(rule), self.config.criterion)
         best = folder.with_name(folder.name + ".npz")
-        stall = watch.begin(best, self.lam, self.config.patience)
+        stall = log.begin(best, self.lam, self.config.patience)
         if stall.step < steps and not stall.stalled.all():
             result = minimize(
                 self.f, self.xi, Each(rule), self.lam, T=self.config.T, steps=steps,
                 optimizer=optax.adam(self.config.rate), S=self.sample.S,
-                evaluate=watch.evaluate, evaluate_every=self.config.every,
-                callback=watch.callback, checkpoint=folder,
+                evaluate=log.evaluate, evaluate_every=self.config.every,
+                callback=log.callback, checkpoint=folder,
             )  # fmt: skip
-            watch.complete(result)
-        self._end(label, stall, watch.numbers(stall.lam))
+            log.complete(result)
+        self._end(label, stall, log.numbers(stall.lam))
 
     def _measure(self, rule: AbstractRule) -> Callable[[Hyper], dict[str, Array]]:
         exact = hypergradient(self.f, self.xi, Each(Reverse()), T=self.config.T)

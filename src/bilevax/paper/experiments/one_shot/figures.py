@@ -11,7 +11,7 @@ from ...._pages.palette import BLUE, ORANGE, TEAL
 from ...._pages.section import Section
 from ...._pages.table import Column, Table, spread
 from ...records import Row, Run
-from ...report.groups import VARIED, depth, group, suffix
+from ...report.groups import VARIED, group, suffix
 from ...report.rows import integer, number, word
 from ...report.seeds import Seeds
 
@@ -69,7 +69,7 @@ def _table(lengths: "list[_Length]", end: str, where: str) -> Section:
     ours = ("accuracy %", "iter.", "s/iter.", "MB", "seeds")
     columns = (Column("K", words=True), *map(Column, ours), *(theirs if beside else ()))
     rows = [
-        (*length.row(rule), *(PAPER.get(length.name(rule), ("", "", "")) if beside else ()))
+        (*length.row(rule), *(PAPER.get(length.seeds.name(rule), ("", "", "")) if beside else ()))
         for length in lengths
         for rule in length.seeds.rules
     ]
@@ -95,22 +95,17 @@ class _Length:
 
     def __init__(self, runs: Sequence[Run]):
         self.config = runs[0].config
-        T, steps = self.config.get("T"), self.config.get("steps")
-        self.T = T if isinstance(T, int) else None
+        steps = self.config.get("steps")
         self.steps = steps if isinstance(steps, int) else None
-        self.seeds = Seeds(runs, self.T)
+        self.seeds = Seeds(runs, self.config.get("T"))
         self._depths = [row for run in runs for row in run.of("depth")]
-
-    def name(self, rule: str) -> str:
-        K = depth(rule, self.T)
-        return rule if K is None else str(K)
 
     def row(self, rule: str) -> tuple[str, ...]:
         step, there = self.seeds.last(rule)
         batch = self.config.get("batch", 1)
         cost = self.seeds.costs.get(rule, [])
         return (
-            self.name(rule),
+            self.seeds.name(rule),
             spread(self.seeds.values(there, "test_accuracy", 100), 1),
             str(step),
             spread(self.seeds.values(cost, "seconds", batch), 2),
@@ -124,7 +119,11 @@ class _Length:
 
     def figure(self, end: str, where: str) -> Section:
         rules = self.seeds.rules
-        exact = [rule for rule in rules if depth(rule, self.T) == self.T or rule.startswith("T=")]
+        exact = [
+            rule
+            for rule in rules
+            if self.seeds.depth(rule) == self.seeds.T or rule.startswith("T=")
+        ]
         inexact = [rule for rule in rules if rule not in exact]
         charts = [
             _trained(self._chart(
@@ -151,12 +150,7 @@ class _Length:
         self, name: str, title: str, caption: str, axis: Axis, key: str, rules: Sequence[str]
     ) -> Chart:
         bands = " Mean over seeds, with one standard deviation." if self.seeds.several else ""
-        curves = tuple(
-            self.seeds.curve(
-                rule, key, self.name(rule), self.seeds.colours[rule], depth(rule, self.T) is None
-            )
-            for rule in rules
-        )
+        curves = tuple(self.seeds.line(rule, key) for rule in rules)
         return Chart(name, title, caption + bands, STEP, axis, curves, legend="K")
 
     def _depth(self, end: str) -> Chart:
@@ -164,7 +158,7 @@ class _Length:
         rules = [
             rule for rule in self.seeds.colours if any(r["rule"] == rule for r in self._depths)
         ]
-        known = [rule for rule in rules if depth(rule, self.T) is not None] or rules
+        known = [rule for rule in rules if self.seeds.depth(rule) is not None] or rules
         rows = [row for row in self._depths if word(row, "rule") == known[-1]]
         curves = []
         for objective in sorted({word(row, "objective") for row in rows}):
@@ -175,7 +169,7 @@ class _Length:
             curves.append(Series(x, [_mean(there, K) for K in x], label, colour, dashed))
         caption = (
             "|h − df/dλ| / |df/dλ|, mean over tasks, at the λ learned with K = "
-            f"{self.name(known[-1])}; with another ρ: at the same λ but for ρ."
+            f"{self.seeds.name(known[-1])}; with another ρ: at the same λ but for ρ."
         )
         return Chart(
             f"one-shot-depth{end}", "Error of truncation", caption, Axis("K"),

@@ -16,18 +16,18 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from ..._dynamics import Descent, constant
-from ..._hypergradient import hypergradient
-from ..._outer.minimize import minimize
-from ..._outer.step_size import scale_first_update
-from ..._rules.parse import parse_rule
-from ..._rules.reverse import Reverse
-from ..._tree import norm
-from ..data import digits, fashion_mnist, mnist
-from ..records import Records
-from ._corrupt import Corrupted, corrupt
-from ._cost import costs
-from ._follow import follow
+from ...._dynamics import Descent, constant
+from ...._hypergradient import hypergradient
+from ...._outer.minimize import minimize
+from ...._outer.step_size import scale_first_update
+from ...._rules.parse import parse_rule
+from ...._rules.reverse import Reverse
+from ...._tree import norm
+from ...data import digits, fashion_mnist, mnist
+from ...records import Records
+from .._cost import costs
+from .._follow import follow
+from .corrupt import Corrupted, corrupt
 
 LOAD = {
     "mnist": mnist.load,
@@ -35,6 +35,8 @@ LOAD = {
     "digits": lambda data_dir: digits.load(),
 }
 THRESHOLDS = {"f1_4": -4.0, "f1_3": -3.0, "f1_1": -1.0}
+
+KEYS = ("kind", "rule", "seed", "step")
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,6 @@ class Config:
     seed: int = 0
     preset: str = "paper"
     experiment: str = "hypercleaning"
-
-    @classmethod
-    def paper(cls) -> "Config":
-        return cls()
 
     @classmethod
     def quick(cls) -> "Config":
@@ -147,14 +145,14 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
         _, h, w, _ = exact(lam, S)  # d_lam f itself, whatever rule the run follows
         return {k: float(v) for k, v in _measure(lam, w, h, S).items()}
 
-    with Records(out, asdict(config), resume=resume) as records:
+    with Records(out, asdict(config), keys=KEYS, resume=resume) as records:
         for text, rule in rules.items():
-            watch = follow(records, out, text, config.seed, config.steps)
-            watch.first(evaluate(lam))
+            log = follow(records, out, text, config.seed, config.steps)
+            log.first(evaluate(lam))
             result = minimize(
                 f, xi, rule, lam, T=config.T, steps=config.steps, optimizer=adam, S=S,
-                evaluate=watch.keep(evaluate), evaluate_every=config.every,
-                callback=watch.write, checkpoint=watch.checkpoints,
+                evaluate=evaluate, evaluate_every=config.every,
+                callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
-            watch.complete(result)
+            log.write(result)
         costs(records, f, xi, rules, lam, S, config.T, {"seed": config.seed})

@@ -10,7 +10,7 @@ from ...._pages.clusters import order
 from ...._pages.section import Section
 from ...._pages.table import Column, Table, spread
 from ...records import Row, Run
-from ...report.groups import depth, suffix
+from ...report.groups import suffix
 from ...report.rows import integer, number, numbers, word
 from ...report.seeds import Seeds
 
@@ -58,11 +58,9 @@ class _Set:
     def __init__(self, run: Run, data: str, end: str, where: str):
         self.run, self.data, self.end = run, data, f"-{data}{end}"
         self.where = f" ({TITLES.get(data, data)}{where})"
-        T = run.config.get("T")
-        self.T = T if isinstance(T, int) else None
         (self.classes,) = run.of("classes", data=data)[:1]
         own = [_as_seed(row) for row in run.rows if row.get("data") == data]
-        self.trials = Seeds([replace(run, rows=own)], self.T)
+        self.trials = Seeds([replace(run, rows=own)], run.config.get("T"))
 
     def sections(self) -> list[Section]:
         if not self.trials.rules:
@@ -109,11 +107,11 @@ class _Set:
             spread(seconds, 4),
         )
         paper = PAPER.get(self.data)
-        theirs = paper.get(depth(rule, self.T) or 0, ("",) * 3) if paper else None
+        theirs = paper.get(self.trials.depth(rule) or 0, ("",) * 3) if paper else None
         cells = [c for i, a in enumerate(ours) for c in ([a, theirs[i]] if theirs else [a])]
         start = [100 * number(row, "test_accuracy") for row in self.trials.of(rule, 0)]
         last = spread(of("validation_accuracy", 100), 2), spread(start, 2), str(len(stops))
-        return (self._name(rule), *cells, *last)
+        return (self.trials.name(rule), *cells, *last)
 
     def _notes(self) -> tuple[str, ...]:
         stops = self.run.of("stop", data=self.data)
@@ -159,11 +157,8 @@ class _Set:
         return Section(f"Figure 6. Does it become stationary?{self.where}", (text,), charts)
 
     def _curve(self, rule: str, key: str) -> Series:
-        beside = depth(rule, self.T) is None
-        draw = lambda key: self.trials.curve(
-            rule, key, self._name(rule), self.trials.colours[rule], beside
-        )
-        curve = _until(draw(key), _end(draw("validation_loss")))
+        curve = self.trials.line(rule, key)
+        curve = _until(curve, _end(self.trials.line(rule, "validation_loss")))
         if key == "validation_loss":
             return replace(curve, low=None, high=None)
         if key != "cosine" or curve.high is None:
@@ -171,16 +166,12 @@ class _Set:
         low = [max(2 * m - h, -1.0) for m, h in zip(curve.y, curve.high, strict=True)]
         return replace(curve, low=low, high=[min(h, 1.0) for h in curve.high])
 
-    def _name(self, rule: str) -> str:
-        K = depth(rule, self.T)
-        return rule if K is None else str(K)
-
     def learned(self) -> Section:
         there = {rule: C for rule in self.trials.rules if (C := self._matrix(rule))}
         title = f"Which classes share what they learn{self.where}"
         if not there:
             return Section(title, ("No interaction is recorded of this set yet.",))
-        deepest = max(there, key=lambda rule: depth(rule, self.T) or 0)
+        deepest = max(there, key=lambda rule: self.trials.depth(rule) or 0)
         text = (
             "C at the best hyper-iteration, mean over trials. A large C draws two classes to the "
             "same weights: what tells them apart is then learned from the data less.",
@@ -202,7 +193,7 @@ class _Set:
         z = [[math.nan if i == j else C[i][j] for j in places] for i in places]
         ordered = [names[i] for i in places]
         return Chart(
-            f"task-interaction-C{self.end}", f"C learned with K = {self._name(rule)}",
+            f"task-interaction-C{self.end}", f"C learned with K = {self.trials.name(rule)}",
             "Classes in the order of hierarchical clusters. Colours on the scale of log C.",
             Axis(""), Axis(""), heat=HeatMap(ordered, ordered, z, "C", log=True),
         )  # fmt: skip
@@ -213,10 +204,10 @@ class _Set:
         most = sorted(every, key=lambda pair: -C[pair[0]][pair[1]])[:PAIRS]
         middle = {rule: median(M[i][j] for i, j in every) for rule, M in there.items()}
         heads = (Column("classes", words=True), Column("C"))
-        columns = (*heads, *(Column(f"× median, K = {self._name(rule)}") for rule in there))
+        columns = (*heads, *(Column(f"× median, K = {self.trials.name(rule)}") for rule in there))
         cells = lambda i, j: [f"{M[i][j] / middle[r]:.2f}" for r, M in there.items()]
         rows = tuple((f"{names[j]} – {names[i]}", f"{C[i][j]:.2e}", *cells(i, j)) for i, j in most)
-        title = f"The pairs with the largest C, by K = {self._name(deepest)}"
+        title = f"The pairs with the largest C, by K = {self.trials.name(deepest)}"
         return Table(f"task-interaction-pairs{self.end}", title, columns, rows)
 
 
