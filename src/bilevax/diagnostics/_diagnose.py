@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._errors import check, diagnostics
+from .._errors import check, diagnostics, outcome
 from .._hypergradient import check_dynamics, check_objective
 from .._types import Context, Hyper, Objective
 from .._visible import entrances
@@ -62,7 +62,7 @@ def diagnose(
     K = np.arange(1, T + 1) if depths is None else np.asarray(diagnostics.depths(depths, T))
     fails = _optimum_fails(xi, lam, S)
     found = measure(f, xi, lam, S, jnp.asarray(K, jnp.int32), T, lanczos, fails is None)
-    check.finite(None, ~found.finite[None], [check.diverged(T)])
+    outcome.finite(None, ~found.finite[None], [outcome.diverged(T)])
     return _conclude(jax.tree.map(np.asarray, found), K, xi, lam, S, fails)
 
 
