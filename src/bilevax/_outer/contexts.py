@@ -184,7 +184,10 @@ def _stack(items: list[Context], n: int, batch: int, mesh: Mesh | None) -> Conte
     items = items + [items[-1]] * (n * batch - len(items))
 
     def stack(*xs):
-        a = jnp.stack(xs) if isinstance(xs[0], jax.Array) else np.stack(xs)
+        if jnp.issubdtype(xs[0].dtype, jax.dtypes.prng_key):
+            data = stack(*map(jax.random.key_data, xs))
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(xs[0]))
+        a = np.stack(xs)  # not by JAX, which would compile a program with as many inputs
         a = a.reshape(n, batch, *a.shape[1:])
         axes = None if mesh is None or batch == 1 else mesh.axis_names
         return jnp.asarray(a) if mesh is None else put(a, NamedSharding(mesh, P(None, axes)))

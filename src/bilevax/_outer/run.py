@@ -67,7 +67,7 @@ class OuterRun:
         places = tuple(a.sharding for a in jax.tree.leaves(self.state)) if problem.mesh else None
         self._problem = dataclasses.replace(problem, state_places=places)
         self._store, self._saved, self._seconds_each = store, None, None
-        self._fingerprint = fingerprint(problem, lam, S, reader) if store else {}
+        self._fingerprint = fingerprint(problem, self.state, S, reader) if store else {}
         at = (store and self._resume(store)) or Position(None, 0)
         left = intervals.steps - self.tau
         self._stream = reader and Stream(reader, at, problem.batch, left, problem.mesh)
