@@ -71,11 +71,17 @@ def test_a_validation_set():
 OTHERS = {"T": 21, "start": 0.001001, "learning_rate": 0.501, "hyper_rate": 0.1001}
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    fit_small(checkpoint_dir=folder)
+    return folder
+
+
 @pytest.mark.parametrize("name", OTHERS)
-def test_another_run_is_not_taken_for_this_one(name, tmp_path):
-    fit_small(checkpoint_dir=tmp_path)
+def test_another_run_is_not_taken_for_this_one(name, saved):
     with pytest.raises(bx.CheckpointMismatchError):
-        fit_small(checkpoint_dir=tmp_path, **{name: OTHERS[name]})
+        fit_small(checkpoint_dir=saved, **{name: OTHERS[name]})
 
 
 def test_many_fits_share_one_program():
