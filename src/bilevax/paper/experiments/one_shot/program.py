@@ -53,6 +53,7 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
                 callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
             log.write(result)
+            study.final(records, text, T, result.lam)
             if horizon is None:  # a shorter horizon is there to be cheap, not to be cut
                 study.depths(records, text, T, result.lam)
         study.costs(records, plans)
