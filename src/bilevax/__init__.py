@@ -30,10 +30,10 @@ from ._dynamics import Descent as Descent
 from ._dynamics import Dynamics as Dynamics
 from ._dynamics import Prepared as Prepared
 from ._dynamics import constant as constant
-from ._errors.check import InvisibleLeafWarning as InvisibleLeafWarning
-from ._errors.check import ToleranceWarning as ToleranceWarning
 from ._errors.checkpoints import CheckpointMismatchError as CheckpointMismatchError
 from ._errors.checkpoints import CheckpointWarning as CheckpointWarning
+from ._errors.outcome import InvisibleLeafWarning as InvisibleLeafWarning
+from ._errors.outcome import ToleranceWarning as ToleranceWarning
 from ._errors.outer import DivergenceError as DivergenceError
 from ._hypergradient import Estimate as Estimate
 from ._hypergradient import hypergradient as hypergradient

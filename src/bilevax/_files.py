@@ -38,19 +38,33 @@ class DataError(ValueError):
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends without an error;
-    until then, and if it does not, `path` is as it was.
+    until then, and if it does not, `path` is as it was. Without `overwrite`, a `path` that is
+    there by then stays, and `FileExistsError` is raised.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new = path.with_name(f".{path.name[:40]}.{os.getpid()}.new")  # a name has at most 255 bytes
     try:
         with open(new, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())  # a name must not be given to bytes that are not on disk
+        if not overwrite and not _linked(new, path):
+            open(path, "xb").close()
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def _linked(new: Path, path: Path) -> bool:
+    """Give the file the name `path`, if no other has it; not every file system has links."""
+    try:
+        os.link(new, path)
+        return True
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
 
 
 BROKEN = (

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool
 from . import _tree as tree
 from ._compile import weak_jit, weakly
 from ._dynamics import AbstractDynamics
-from ._errors import check
+from ._errors import check, outcome
 from ._rules.base import AbstractRule, Channel, apply
 from ._rules.reverse import Reverse
 from ._types import Context, Hyper, Objective, Params, Report
@@ -81,8 +81,8 @@ def hypergradient(
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
         out, bad, zero = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
-        check.not_zero(rule, zero)
-        return check.finite(out, bad, [check.diverged(T), check.BAD_VALUE, check.BAD_H])
+        outcome.not_zero(rule, zero)
+        return outcome.finite(out, bad, [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H])
 
     return hg
 
@@ -181,7 +181,7 @@ def _solve(xi, lam, S, rule, T):
     def run(lam, fixed):
         xi, S = eqx.combine(fixed, static())
         w, pull = apply(rule, xi, lam, S, T)
-        return check.finite(w, ~tree.all_finite(w)[None], [check.diverged(T)]), pull
+        return outcome.finite(w, ~tree.all_finite(w)[None], [outcome.diverged(T)]), pull
 
     def forward(lam, fixed):
         check.unperturbed(fixed, ("xi", "S"))
@@ -196,7 +196,7 @@ def _solve(xi, lam, S, rule, T):
         arrays, rest = residuals
         pull = eqx.combine(arrays, rest.value)
         lam_bar, _ = pull(jax.tree.map(_instantiate, alpha))
-        lam_bar = check.finite(lam_bar, ~tree.all_finite(lam_bar)[None], [check.BAD_H])
+        lam_bar = outcome.finite(lam_bar, ~tree.all_finite(lam_bar)[None], [outcome.BAD_H])
         return lam_bar, None
 
     w_T = jax.custom_vjp(lambda lam, fixed: run(lam, fixed)[0])

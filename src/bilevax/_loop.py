@@ -37,8 +37,17 @@ def forward(
         after = step(s, t)
         return (after, t + stride), keep(s, after)
 
-    (s, _), kept = lax.scan(body, (s, jnp.asarray(t, jnp.int32)), None, length=n)
+    (s, _), kept = scan(body, (s, jnp.asarray(t, jnp.int32)), None, n)
     return s, kept
+
+
+def scan(body: Callable, carry: PyTree, xs: PyTree, n: int, reverse: bool = False):
+    """`lax.scan`, also over no steps at all where `jax.disable_jit` is in force."""
+    if n > 0:
+        return lax.scan(body, carry, xs, length=n, reverse=reverse)
+    x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), xs)
+    _, form = jax.eval_shape(body, carry, x)
+    return carry, jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), form)
 
 
 class Back(NamedTuple):
@@ -122,7 +131,7 @@ def there_and_back(
 
     def way(at: Back) -> Back:
         step = lambda at, s: (back(lambda t: step_vjp(xi, lam, S, s, t), at, visit), None)
-        return lax.scan(step, _settled(at), history, reverse=True)[0]
+        return scan(step, _settled(at), history, n, reverse=True)[0]
 
     return s, way
 
@@ -150,7 +159,7 @@ def in_segments(
 
     def way(at: Back) -> Back:
         again = lambda at, s: (segment(s, at.t - c, c)[1](at), None)
-        at = lax.scan(again, _settled(at), starts, reverse=True)[0]
+        at = scan(again, _settled(at), starts, n // c, reverse=True)[0]
         return segment(first, jnp.asarray(t, jnp.int32), short)[1](at)
 
     return s, way, starts

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
-from ._errors import check
+from ._errors import check, outcome
 from ._errors.warn import warn
 from ._flow import Flow, Labels
 from ._rules.base import AbstractRule, Channel
@@ -83,13 +83,13 @@ def require_visible(
         used = direct is None or direct[i]
         if not seen and (enters or not used):
             groups.setdefault((_where(enters), used), []).append(check.name_of("lam", path))
-    texts = [check.invisible(rule, names, *reason) for reason, names in groups.items()]
+    texts = [outcome.invisible(rule, names, *reason) for reason, names in groups.items()]
     blank = sum(len(names) for (_, used), names in groups.items() if not used)
     if direct and blank == len(direct):
-        raise ValueError(check.all_invisible(texts))
+        raise ValueError(outcome.all_invisible(texts))
     texts += _seen_in_part(rule, xi, lam, S, s, reach)
     for text in texts:
-        warn(text, check.InvisibleLeafWarning)
+        warn(text, outcome.InvisibleLeafWarning)
 
 
 def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:
@@ -119,7 +119,7 @@ def _seen_in_part(rule, xi, lam, S, s, reach) -> list[str]:
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(lam)]
     chosen = [i for i, _ in enumerate(paths) if (f"lam {i}", NUMBER) in flow.switched]
     names = [check.name_of("lam", paths[i]) for i in chosen if reach[Channel.STEP][i]]
-    return [check.seen_in_part(rule, names)] if names else []
+    return [outcome.seen_in_part(rule, names)] if names else []
 
 
 NUMBER = "the number of the step"

@@ -1,13 +1,16 @@
 """`bilevax clean`: every row comes back as it was, bad files get a sentence, nothing is lost."""
 
 import csv
+import io
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bilevax.apps import _clean as work
-from bilevax.apps._page import Finding, Summary, page
+import bilevax as bx
+from bilevax.apps import HyperCleaner
+from bilevax.apps._clean import prepare
+from bilevax.apps._clean.suspects import Finding, Summary, page
 from bilevax.cli._app import start
 
 LABELS = ("<script>alert(1)</script>", 'b "quoted", with a comma')
@@ -76,14 +81,34 @@ def test_every_row_comes_back(files, tmp_path, monkeypatch, capsys):
     assert code == 1 and "exists and is not overwritten" in said
 
 
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.fixture
+def unlearned(monkeypatch):
+    """For claims about files: the fit keeps its first lam."""
+
+    def _minimize(self, p):
+        self.rule_ = bx.Reverse()
+        return bx.Result(p.lam, {}, {}, None, 0, "steps")
+
+    monkeypatch.setattr(HyperCleaner, "_minimize", _minimize)
+    monkeypatch.setattr(shutil, "rmtree", lambda folder: None)  # there are no checkpoints
+
+
 @pytest.mark.parametrize("kind", ["parquet", "npz"])
-def test_other_kinds(kind, tmp_path, monkeypatch, capsys):
+def test_other_kinds(kind, unlearned, tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 64))
     y = (x[:, 0] > 0).astype(int)
     for name in ("train", "trusted"):
         if kind == "npz":
             np.savez(tmp_path / f"{name}.npz", X=x.reshape(30, 8, 8), y=y, more=np.arange(5))
+            with zipfile.ZipFile(tmp_path / f"{name}.npz", "a") as archive:
+                archive.writestr("file.npy", npy(np.arange(3)))  # a name that savez refuses
         else:
             columns = {f"c{j}": x[:, j] for j in range(64)} | {"y": y.astype(str)}
             pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
@@ -93,7 +118,7 @@ def test_other_kinds(kind, tmp_path, monkeypatch, capsys):
     assert code == 0, said
     if kind == "npz":
         with np.load(out, allow_pickle=False) as found:
-            assert sorted(found.files) == ["X", "more", "suspect", "weight", "y"]
+            assert sorted(found.files) == ["X", "file", "more", "suspect", "weight", "y"]
             assert (found["X"] == x.reshape(30, 8, 8)).all() and found["weight"].shape == (30,)
             suspect = found["suspect"]
     else:
@@ -157,9 +182,27 @@ def test_bad_files_get_a_sentence(make, text, files, tmp_path, monkeypatch, caps
     assert path.read_bytes() == before and not out.exists()
 
 
+def test_an_npz_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros((2**14, 2**14), np.uint8), y=np.zeros(2**14))
+    assert (tmp_path / "a.npz").stat().st_size < 2**20
+    with pytest.raises(ValueError, match="a.npz unpacks to more than 268,435,456 bytes"):
+        prepare(*npz_files(tmp_path), "y", [], False)
+
+
+def test_an_array_that_would_be_lost_is_refused(tmp_path):
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", X=np.ones((4, 2)), y=np.arange(4) % 2, weight=np.ones(2))
+    with pytest.raises(ValueError, match="a.npz already has a column 'weight'; rename it"):
+        prepare(*npz_files(tmp_path), "y", [], False)
+
+
+def npz_files(folder):
+    return folder / "a.npz", folder / "b.npz", folder / "o.npz", folder / "o.html"
+
+
 def test_identifiers_are_refused(files, tmp_path):
     with pytest.raises(ValueError, match=r"column 'id', holds text .* pass --ignore id"):
-        work.job(*files, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+        prepare(*files, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
 
 
 def test_a_slip_in_a_column_of_numbers_is_named(tmp_path):
@@ -169,7 +212,7 @@ def test_a_slip_in_a_column_of_numbers_is_named(tmp_path):
     bad = write(tmp_path / "bad.csv", body, ["a", "y"])
     said = r"\('1.5O' in line 6\) .* most are numbers: mend that line 6, or pass --ignore a"
     with pytest.raises(ValueError, match=said):
-        work.job(bad, good, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+        prepare(bad, good, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
 
 
 def test_trusted_labels_must_be_known(files, tmp_path):
@@ -177,7 +220,7 @@ def test_trusted_labels_must_be_known(files, tmp_path):
     body[3][4] = "new"
     trusted = write(tmp_path / "t.csv", body)
     with pytest.raises(ValueError, match="t.csv, line 5, has the label 'new', which"):
-        work.job(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+        prepare(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -195,7 +238,7 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
     path = tmp_path / "damaged.csv"
     path.write_bytes(data)
     try:
-        job = work.job(path, files[1], tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+        job = prepare(path, files[1], tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
         assert np.isfinite(job.data.x).all() and len(job.data.y) == len(job.table)
     except ValueError as error:
         assert str(error).endswith(".")
@@ -205,10 +248,10 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
 @given(text=st.text(max_size=80))
 @settings(max_examples=25, deadline=None)
 def test_no_text_becomes_markup(text):
-    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)])
+    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)], 0)
     finding = Finding(text, text, text, 0.9, 0.1, [(text, text)], None)
     plain = Finding("r", "r", "r", 0.9, 0.1, [("r", "r")], None)
-    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)])
+    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)], 0)
     tags = lambda html: (html.count("<"), html.count('"'))
     assert tags(page(summary, [finding])) == tags(page(quiet, [plain]))
 
@@ -218,7 +261,7 @@ def test_killed_and_resumed(files, tmp_path, monkeypatch, capsys):
     out, folder = tmp_path / "out.csv", tmp_path / "out.csv.checkpoint"
     words = [files[0], "--trusted", files[1], "-o", out, "--ignore", "id", "--steps", 300]
     code = "from bilevax.cli import main; main()"
-    source = str(pathlib.Path(work.__file__).parents[2])
+    source = str(pathlib.Path(bx.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, "-c", code, "clean", *map(str, words)],
         env=os.environ | {"PYTHONPATH": source, "JAX_ENABLE_X64": "1"},

@@ -1,7 +1,10 @@
 """What is said of a program before it runs is what the program then is."""
 
+import io
 import json
+import sys
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
@@ -11,9 +14,10 @@ import pytest
 import bilevax as bx
 from bilevax import problems
 from bilevax._hypergradient import _checked
-from bilevax.diagnostics._fit import largest
+from bilevax.diagnostics import ForecastRow
 from bilevax.diagnostics._flops import FUNCTION, Count, count_flops
-from bilevax.diagnostics._program import work
+from bilevax.diagnostics._forecast import _forward, _usual
+from bilevax.diagnostics._program import compile_program, largest
 
 M = 12
 
@@ -33,40 +37,43 @@ def curved():
     return f, bx.Dynamics(lambda lam, S: jnp.zeros(M), step), lam, S
 
 
-def of(problem, T, *rules, **more):
-    f, xi, lam, S = problem
-    return bx.forecast(f, xi, lam, S, T=T, rules=rules, **more)
+def work(rule, T, problem=None):
+    """Operations of a rule, counted without compiling."""
+    f, xi, lam, S = problem or linear()
+    return count_flops(lambda x: _checked(f, xi, rule, *x, T), (lam, S))
 
 
 def flops(rule, T, problem=None):
-    return of(problem or linear(), T, rule).rows[0].flops
+    return work(rule, T, problem).flops
 
 
 def allocated(f, xi, lam, S, rule, T):
     """What XLA says of the program that `hypergradient` runs."""
-    memory = _checked.lower(f, xi, rule, lam, S, T).compile().compiled.memory_analysis()
+    arrays, fixed = eqx.partition((f, xi, rule, lam, S, T), eqx.is_array)
+    run = jax.jit(lambda arrays: _checked(*eqx.combine(arrays, fixed)))
+    memory = run.lower(arrays).compile().memory_analysis()
     return memory.temp_size_in_bytes + memory.output_size_in_bytes
 
 
 @pytest.mark.parametrize(
-    "p, rules",
+    "p, rule",
     [
-        (problems.reweighting(), [bx.Reverse(), bx.Reverse(K=4, segment=2)]),
-        (problems.ridge(T=30).with_inner(optax.adam(0.1)), [bx.Reverse(K=3), bx.Neumann(3)]),
-        (problems.quadratic(), [bx.Forward(), bx.Krylov(1, 3)]),
+        (problems.reweighting(), bx.Reverse(K=4, segment=2)),
+        (problems.ridge(T=30).with_inner(optax.adam(0.1)), bx.Neumann(3)),
+        (problems.quadratic(), bx.Krylov(1, 3)),
     ],
 )
-def test_bytes_are_those_of_the_program_that_runs(p, rules):
-    for row in bx.forecast(p.f, p.xi, p.lam, p.S, T=p.T, rules=rules).rows:
-        assert row.bytes == allocated(p.f, p.xi, p.lam, p.S, row.rule, p.T)
+def test_bytes_are_those_of_the_program_that_runs(p, rule):
+    (row,) = bx.forecast(p.f, p.xi, p.lam, p.S, T=p.T, rules=[rule]).rows
+    assert row.bytes == allocated(p.f, p.xi, p.lam, p.S, rule, p.T)
+    assert row.flops == flops(rule, p.T, (p.f, p.xi, p.lam, p.S))
 
 
 def test_shapes_say_as_much_as_arrays():
     f, xi, lam, S = linear()
     shapes = jax.eval_shape(lambda: (lam, S))
-    rules = [bx.Reverse(), bx.Reverse(K=3)]
-    by_arrays = bx.forecast(f, xi, lam, S, T=9, rules=rules, memory=2000)
-    assert bx.forecast(f, xi, *shapes, T=9, rules=rules, memory=2000) == by_arrays
+    by_arrays = bx.forecast(f, xi, lam, S, T=9, rules=[bx.Reverse(K=3)])
+    assert bx.forecast(f, xi, *shapes, T=9, rules=[bx.Reverse(K=3)]) == by_arrays
 
 
 def test_a_problem_larger_than_any_machine():
@@ -84,18 +91,18 @@ def test_a_problem_larger_than_any_machine():
 
 def test_forward_pass_by_hand():
     """A product, then -, times 1/2, - in each step; <b, w> at the end."""
-    T = 7
-    assert of(linear(), T, bx.Reverse()).rows[0].forward_flops == T * (2 * M**2 + 3 * M) + 2 * M
+    T, (f, xi, lam, S) = 7, linear()
+    found = count_flops(lambda x: _forward(f, xi, *x, T), (lam, S))
+    assert found.flops == T * (2 * M**2 + 3 * M) + 2 * M
 
 
 def test_a_step_back_by_hand():
     """A_t alpha: a product, two signs, 1/2, a sum; and h + B_t alpha."""
-    five, six = of(linear(), 9, bx.Reverse(K=5), bx.Reverse(K=6)).rows
-    assert six.flops - five.flops == 2 * M**2 + 5 * M
+    assert flops(bx.Reverse(K=6), 9) - flops(bx.Reverse(K=5), 9) == 2 * M**2 + 5 * M
 
 
 def test_reverse_is_linear_in_K_and_in_T():
-    by_K = [row.flops for row in of(linear(), 40, *(bx.Reverse(K=K) for K in (5, 15, 25))).rows]
+    by_K = [flops(bx.Reverse(K=K), 40) for K in (5, 15, 25)]
     by_T = [flops(bx.Reverse(), T) for T in (10, 20, 30)]
     for a, b, c in (by_K, by_T):
         assert c - b == b - a > 0
@@ -103,25 +110,25 @@ def test_reverse_is_linear_in_K_and_in_T():
 
 def test_segments_take_one_more_forward_pass():
     T, step = 16, 2 * M**2 + M + FUNCTION * M
-    short, long = of(curved(), T, bx.Reverse(), bx.Reverse(segment=4)).rows
-    assert long.flops - short.flops == T * step
+    more = flops(bx.Reverse(segment=4), T, curved()) - flops(bx.Reverse(), T, curved())
+    assert more == T * step
 
 
 def test_forward_mode_is_linear_in_N():
     def of_size(N):
         step = lambda s, lam, S, t: s - 0.5 * (S["G"] @ s - jnp.resize(lam, M))
         f, _, _, S = linear()
-        return flops(
-            bx.Forward(), 5, (f, bx.Dynamics(lambda *_: jnp.zeros(M), step), jnp.ones(N), S)
-        )
+        xi = bx.Dynamics(lambda *_: jnp.zeros(M), step)
+        return flops(bx.Forward(), 5, (f, xi, jnp.ones(N), S))
 
     few, some, many = map(of_size, (2, 4, 8))
     assert many - some == pytest.approx(2 * (some - few), rel=0.05)
 
 
 def test_truncation_is_flat_in_T():
-    few, many = (of(linear(), T, bx.Reverse(K=5)).rows[0].bytes for T in (10, 1000))
-    assert few == many
+    f, xi, lam, S = linear()
+    size = lambda T: compile_program(_checked, f, xi, bx.Reverse(K=5), lam, S, T).bytes
+    assert size(10) == size(1000)
 
 
 COUNTS = [
@@ -145,19 +152,9 @@ def test_counts(fun, wanted):
 
 def test_what_ends_by_itself_is_a_lower_limit():
     p = problems.quadratic()
-    rules = [bx.AdaptiveReverse(0.1, 5), bx.Implicit(lx.CG(1e-6, 1e-6)), bx.Reverse()]
-    out = bx.forecast(p.f, p.xi, p.lam, p.S, T=p.T, rules=rules)
-    assert [row.at_least for row in out.rows] == [True, True, False]
-    assert "AdaptiveReverse(rtol=0.1, max_K=5), Implicit" in out.advice[-1]
-
-
-def test_the_largest_K_fits_and_one_more_does_not():
-    T, K = 40, 17
-    size = lambda K: allocated(*curved(), bx.Reverse(K=K), T)
-    for memory in (size(K), size(K + 1) - 1):
-        found = of(curved(), T, bx.Reverse(K=1), memory=memory)
-        assert found.largest_K == K
-        assert f"The largest K for which Reverse(K) fits is {K}, of T = 40." in found.advice
+    of = lambda rule: work(rule, p.T, (p.f, p.xi, p.lam, p.S)).at_least
+    assert of(bx.AdaptiveReverse(0.1, 5)) and of(bx.Implicit(lx.CG(1e-6, 1e-6)))
+    assert not of(bx.Reverse()) and not of(bx.Krylov())
 
 
 def test_the_search_asks_little_and_is_right_on_any_growing_size():
@@ -171,42 +168,61 @@ def test_the_search_asks_little_and_is_right_on_any_growing_size():
     assert largest(line, 50, 50) == 0
 
 
-def test_time_has_the_order_of_the_work():
+def test_flops_have_the_order_of_the_work():
     p = problems.reweighting(n=500, D=50)
     rules = [bx.Reverse(K=1), bx.Reverse(K=25), bx.Reverse(), bx.Reverse(segment=7)]
-    out = bx.forecast(p.f, p.xi, p.lam, p.S, T=p.T, rules=rules)
-    times = [row.relative_time for row in out.rows]
-    assert times == sorted(times) and times[0] < 1.2 and 2 < times[2] < 4
-
-
-def test_work_multiplies_loops():
-    loop = lambda x: jax.lax.fori_loop(0, 10, lambda _, x: jnp.tanh(x @ x), x)
-    text = jax.jit(loop).lower(jnp.ones((100, 100))).compile().as_text()
-    found = work(text)
-    assert found["product"] == 10 and found["flop"] == 10 * 2 * 100**3
-    assert found["function"] >= 10 * 100**2
+    one, *rest = [flops(rule, p.T, (p.f, p.xi, p.lam, p.S)) for rule in rules]
+    forward = count_flops(lambda x: _forward(p.f, p.xi, *x, p.T), (p.lam, p.S)).flops
+    assert one < 1.2 * forward and [one, *rest] == sorted([one, *rest])
+    assert 2 * forward < rest[1] < 4 * forward
 
 
 def test_it_is_said_in_words_and_in_json():
+    """The rules that fit, and the largest K that does, while one more does not."""
+    size = lambda rule: allocated(*curved(), rule, 40)
+    f, xi, lam, S = curved()
     rules = [bx.Reverse(), bx.Reverse(segment=5), bx.Reverse(K=2), bx.Forward()]
-    out = of(curved(), 40, *rules, memory=allocated(*curved(), bx.Reverse(segment=7), 40))
-    assert out.segment == 7 and 2 <= out.largest_K < 40
+    memory = size(bx.Reverse(segment=7))
+    out = bx.forecast(f, xi, lam, S, T=40, rules=rules, memory=memory)
+    K = out.largest_K
+    assert out.segment == 7 and size(bx.Reverse(K=K)) <= memory < size(bx.Reverse(K=K + 1))
     first, second, third, fourth = out.advice
     assert "kB fit Reverse(segment=5), Reverse(K=2); not Reverse(), Forward()." in first
-    assert second.startswith("The fastest exact rule that fits is Reverse(segment=5), in about")
+    assert second.startswith("The cheapest exact rule that fits is Reverse(segment=5), with")
     assert third == "Reverse() does not fit, but Reverse(segment=7) does, and is as exact."
-    assert fourth == f"The largest K for which Reverse(K) fits is {out.largest_K}, of T = 40."
+    assert fourth == f"The largest K for which Reverse(K) fits is {K}, of T = 40."
     assert all(f"* {sentence}" in str(out) for sentence in out.advice)
     assert [line.split()[-1] for line in str(out).splitlines()[-4:]] == ["no", "yes", "yes", "no"]
     assert json.loads(json.dumps(out.as_dict()))["rows"][2]["rule"] == "Reverse(K=2)"
 
 
+def test_a_lower_limit_is_marked():
+    row = ForecastRow(bx.AdaptiveReverse(0.1, 5), 8000, 800, 500, 100, at_least=True, fits=None)
+    out = bx.diagnostics.Forecast(10, (row,), None, None, None)
+    (said,) = out.advice
+    assert said.endswith(": stops by itself, so the operations below are a lower limit.")
+    assert str(out).splitlines()[-1].endswith("8 kB  5.00e+02      >5.00")
+
+
 def test_the_usual_rules_are_compared_when_none_is_named():
-    f, xi, lam, S = linear()
-    rows = bx.forecast(f, xi, lam, S, T=10).rows
-    usual = ["Reverse()", "Reverse(segment=4)", "Reverse(K=1)", "Krylov(pieces=2, rank=4)"]
-    assert [repr(row.rule) for row in rows[:4]] == usual and len(rows) == 5
-    assert not any(isinstance(r.rule, bx.Krylov) for r in bx.forecast(f, xi, lam, S, T=3).rows)
+    usual = [bx.Reverse(), bx.Reverse(segment=4), bx.Reverse(K=1), bx.Krylov(), bx.Neumann(1)]
+    assert _usual(10) == usual
+    assert not any(isinstance(rule, bx.Krylov) for rule in _usual(3))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_a_terminal_is_told_what_is_compiled(kind, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", kind())
+    wrong()
+    said = sys.stderr.getvalue()
+    assert ("compiling Reverse()" in said) is (kind is Terminal)
+    assert said or kind is io.StringIO
 
 
 def wrong(T=3, rules=(bx.Reverse(),), memory=None, lam=jnp.ones(M)):
@@ -218,7 +234,7 @@ WRONG = [
     (dict(rules=bx.Reverse()), TypeError, r"rules must be a list of rules, got Reverse\(\): write"),
     (dict(rules=[]), TypeError, r"rules must be a list of rules, got \[\]"),
     (dict(rules=["Reverse"]), TypeError, "rule must be a rule, as in .* got the str 'Reverse'"),
-    (dict(memory=0), ValueError, "memory must be positive, got 0: give the bytes"),
+    (dict(memory=0), ValueError, "memory must be positive, got 0: give the number of bytes"),
     (dict(memory="8 GB"), TypeError, "memory must be a Python float, got '8 GB'"),
     (dict(T=0), ValueError, "T must be at least 1, got 0"),
     (dict(rules=[bx.Reverse(K=4)]), ValueError, "looks K = 4 steps back, .* only T = 3"),

@@ -1,6 +1,7 @@
 """Gradient descent on g by any optax optimizer."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -65,7 +66,8 @@ class Descent(AbstractDynamics):
 
     def start(self, lam: Hyper, S: Context) -> State:
         w = check.floating(self.init(lam, S), "w")
-        with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes on purpose
+        # optax mixes dtypes on purpose
+        with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
             return Iterate(w, check.arrays(self._optimizer(lam).init(w)))
 
     def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
@@ -101,16 +103,27 @@ class Descent(AbstractDynamics):
         return optax.with_extra_args_support(opt)
 
     def _update(self, s: Iterate, lam: Hyper, S_t: Context) -> Iterate:
-        value, gradient = jax.value_and_grad(self._objective)(s.w, lam, S_t)
         line = lambda w: self._objective(w, lam, S_t)
-        with jax.numpy_dtype_promotion("standard"):
-            updates, opt = self._optimizer(lam).update(
-                gradient, s.opt, s.w, value=value, grad=gradient, value_fn=line
-            )
+        value, gradient = jax.value_and_grad(line)(s.w)
+        again = lambda w, i: jax.grad(line)(w)
+        extra = {"value": value, "grad": gradient, "value_fn": line, "grad_fn": again}
+        update = self._optimizer(lam).update
+        with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
+            updates, opt = update(gradient, s.opt, s.w, **_taken(update, extra))
             w = optax.apply_updates(s.w, updates)
         new = Iterate(w, check.arrays(opt))
         check.same_state(s, new)
         return new
+
+
+def _taken(update: Callable, extra: dict[str, Any]) -> dict[str, Any]:
+    """Those of the extra arguments that an optimizer names; a chain takes what line searches need.
+
+    Only SAM asks for `grad_fn`, and line searches refuse it.
+    """
+    known = inspect.signature(update).parameters
+    chain = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
+    return {k: x for k, x in extra.items() if k in known or (chain and k != "grad_fn")}
 
 
 def _is_optimizer(opt: Any) -> bool:

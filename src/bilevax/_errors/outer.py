@@ -10,12 +10,13 @@ import optax
 from jax.sharding import Mesh
 
 from . import check as base
+from . import outcome
 from .warn import warn
 
 CAUSES = (
     "",  # the inner loop's sentence names T
-    base.BAD_VALUE,
-    base.BAD_H,
+    outcome.BAD_VALUE,
+    outcome.BAD_H,
     "the outer update made lam not finite although h is: lower the outer step size.",
 )
 
@@ -45,7 +46,7 @@ NUMERICAL = (FloatingPointError, RuntimeError)
 
 
 def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
-    text = CAUSES[cause] or base.diverged(T)
+    text = CAUSES[cause] or outcome.diverged(T)
     if suspects:
         text = f"{', '.join(suspects)} is not finite. {text}"
     elif tau and cause < 3:

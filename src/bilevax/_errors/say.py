@@ -3,18 +3,16 @@
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import jax
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from .._rules.base import AbstractRule
-from . import check
+from . import outcome
 
 
-def say_if_missed(
-    rule: AbstractRule, remedy: str, error: Float[Array, ""], missed: Bool[Array, ""]
-) -> None:
+def say_if_missed(rule: Any, remedy: str, error: Float[Array, ""], missed: Bool[Array, ""]) -> None:
     """When the program runs and the tolerance is missed, warn of it with the error."""
     say = functools.partial(_say, rule, remedy)
     lax.cond(missed, lambda *x: jax.debug.callback(say, *x), lambda *x: None, error, missed)
@@ -46,10 +44,10 @@ def _say_what_waits() -> None:
         say()
 
 
-def _say(rule: AbstractRule, remedy: str, error: Array, missed: Array) -> None:
+def _say(rule: Any, remedy: str, error: Array, missed: Array) -> None:
     if not missed:  # asked again, because under vmap both branches run
         return
-    say = functools.partial(check.missed_tolerance, rule, float(error), remedy)
+    say = functools.partial(outcome.missed_tolerance, rule, float(error), remedy)
     if _waiting is None:
         say()
     else:

@@ -9,7 +9,7 @@ from jaxtyping import Array, PyTree
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._errors import check
+from .._errors import check, outcome
 from .._loop import read_vjp, settle_vjp, solved
 from .._types import Context, Hyper, Params, Pull
 from .base import AbstractRule, Channel
@@ -52,7 +52,7 @@ class Implicit(AbstractRule):
         s = solved(xi, lam, S, T)
         x, residual, read, tags = xi.equilibrium(s, lam, S, T - 1)
         if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
-            check.needs_symmetry(self.solver)
+            outcome.needs_symmetry(self.solver)
         w, pull_read = jax.vjp(read, x)
 
         def pull(alpha: Params):
@@ -78,7 +78,7 @@ class Implicit(AbstractRule):
         u = tree.scale(length, out.value)
         failed = (out.result != lx.RESULTS.successful) | ~tree.all_finite(u)
         failed = failed & sound  # a loop that diverged is reported as that
-        u = check.finite(u, failed[None], [check.solver_failed(self)])
+        u = outcome.finite(u, failed[None], [outcome.solver_failed(self)])
         return u, jnp.asarray(out.stats.get("num_steps", 0))
 
     def sees(self) -> Channel:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 
+from .._errors import check
 from .adaptive import AdaptiveReverse
 from .base import AbstractRule
 from .forward import Forward
@@ -14,7 +15,8 @@ from .reverse import Reverse
 RULES = {
     rule.__name__: rule
     for rule in (Reverse, Forward, Implicit, Neumann, AdaptiveReverse, Krylov, AdaptiveKrylov)
-}
+} | {"Adaptive": AdaptiveReverse}
+"""Records of earlier runs say Adaptive."""
 
 
 def parse_rule(text: str) -> AbstractRule:
@@ -36,33 +38,28 @@ def parse_rule(text: str) -> AbstractRule:
     """
     name, values, named = _call(text)
     if name not in RULES:
-        raise ValueError(f"rule {text!r} names no rule; give one of {', '.join(RULES)}.")
+        check.no_such_rule(text, RULES)
     try:
         return RULES[name](*values, **named)
     except TypeError:
-        signature = str(inspect.signature(RULES[name]))
-        raise ValueError(f"rule {text!r} has wrong arguments; it is {name}{signature}.") from None
+        check.wrong_arguments(text, f"{name}{inspect.signature(RULES[name])}")
 
 
 def _call(text: str) -> tuple[str, list, dict]:
     """Name, positional and named arguments of a call with literal arguments."""
-    wrong = ValueError(f"rule {text!r} cannot be read; write it as in 'Reverse(K=5)'.")
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
             return node.id, [], {}
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise wrong
+        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         named = {k.arg: _number(k.value) for k in node.keywords if k.arg is not None}
-        if len(named) != len(node.keywords):
-            raise wrong
+        assert len(named) == len(node.keywords)
         return node.func.id, [_number(value) for value in node.args], named
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise wrong from None
+    except (AssertionError, SyntaxError, ValueError, MemoryError, RecursionError):
+        check.unreadable_rule(text)
 
 
 def _number(node: ast.expr) -> int | float | None:
     value = ast.literal_eval(node)
-    if value is not None and type(value) not in (int, float):
-        raise ValueError
+    assert value is None or type(value) in (int, float)
     return value

@@ -33,15 +33,15 @@ def run(
         str, typer.Option(help="quick: seconds on small data; paper: at paper scale.")
     ] = "quick",
     rule: Annotated[
-        list[str] | None, typer.Option(help='As in --rule "Reverse(K=5)"; may be repeated.')
+        list[str] | None, typer.Option(help='A rule, as in --rule "Reverse(K=5)"; may be repeated.')
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of data and noise.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     steps: Annotated[int | None, typer.Option(help="Hyper-iterations.", min=1)] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run. Default: runs/NAME-PRESET-SEED.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are looked for.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder to look for data sets in.")] = None,
     stop_on_test: Annotated[
         bool,
         typer.Option(

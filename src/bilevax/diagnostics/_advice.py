@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from ._diagnosis import Diagnosis
 
@@ -14,14 +16,16 @@ FINE = 0.95
 """A cosine that an outer optimizer hardly tells from 1."""
 MANY = 20
 """Steps back beyond which compression may be cheaper."""
+NAMED = 5
+"""How many leaves of lam a sentence names."""
 
 
 def advise(d: Diagnosis) -> list[str]:
     if d.h_norm == 0:
         return ["The hypergradient is exactly zero here: nothing can be said about rules."]
     return [
-        *_unstable(d), *_start(d), *_depth(d), *_interference(d), *_direction(d), *_implicit(d),
-        *_theory(d),
+        *_unstable(d), *_start(d), *_depth(d), *_leaves(d), *_interference(d), *_direction(d),
+        *_implicit(d), *_theory(d),
     ]  # fmt: skip
 
 
@@ -40,13 +44,17 @@ def _segment(d: Diagnosis) -> str:
     return f"Reverse(segment={math.isqrt(d.T - 1) + 1})"
 
 
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
 def _start(d: Diagnosis) -> list[str]:
     if not d.only_start:
         return []
-    names = ", ".join(d.only_start)
     return [
-        f"{names} enters only through the initialisation: truncation, Adaptive, Implicit and "
-        f"Neumann give it nothing. Use {_segment(d)}, which sees B_0."
+        f"{_listed(d.only_start)} enters only through the initialisation: truncation, "
+        f"AdaptiveReverse, Implicit and Neumann give it nothing. Use {_segment(d)}, which sees B_0."
     ]
 
 
@@ -59,19 +67,6 @@ def _depth(d: Diagnosis) -> list[str]:
             found.append("Krylov(2, 4), with 8 products for all T steps, may be nearer than that.")
         return found
     return [_forgets(d)]
-
-
-def _direction(d: Diagnosis) -> list[str]:
-    """Where a shorter truncation points the right way: an outer optimizer needs no more."""
-    near = d.enough(NEAR)
-    right = d.depths[d.cosine >= FINE]
-    if len(right) == 0 or near is None or right[0] >= near:
-        return []
-    cosine = float(d.cosine[d.cosine >= FINE][0])
-    return [
-        f"As a direction Reverse(K={right[0]}) will do: its cosine with the whole hypergradient is "
-        f"{cosine:.2f}. Its length, and where it leads in the end, are off by its error."
-    ]
 
 
 def _forgets(d: Diagnosis) -> str:
@@ -89,6 +84,49 @@ def _forgets(d: Diagnosis) -> str:
     return f"Truncation loses too much: {left}. Use {rule}."
 
 
+def _leaves(d: Diagnosis) -> list[str]:
+    """Where leaves of lam need different K: in the whole, the large ones hide the others."""
+    by_K: dict[int | None, list[str]] = {}
+    for name in d.leaf_error:
+        if name not in d.only_start and not np.isnan(d.leaf_error[name]).all():
+            by_K.setdefault(d.enough(NEAR, name), []).append(name)
+    if len(by_K) < 2:
+        return []
+    last = d.depths[-1] + 1
+    parts = [
+        f"{_listed(by_K[K])} " + (f"from K = {K}" if K else "at none of the depths")
+        for K in sorted(by_K, key=lambda K: K or last)
+    ]
+    return [f"By leaf, within 10 %: {'; '.join(parts)}.", *_wrong_way(d)]
+
+
+def _wrong_way(d: Diagnosis) -> list[str]:
+    against = {name: d.depths[cosine < 0] for name, cosine in d.leaf_cosine.items()}
+    return [
+        f"{name} is pushed the wrong way up to K = {K.max()} (cosine down to "
+        f"{d.leaf_cosine[name].min():.2f}): it needs a larger K, or an exact rule."
+        for name, K in list(against.items())[:NAMED]
+        if len(K)
+    ]
+
+
+def _direction(d: Diagnosis) -> list[str]:
+    """Where a shorter truncation points the right way: an outer optimizer needs no more."""
+    near = d.enough(NEAR)
+    of_leaves = [c for c in d.leaf_cosine.values() if not np.isnan(c).all()]
+    worst = np.min([d.cosine, *of_leaves], axis=0)
+    right = np.flatnonzero(worst >= FINE)
+    if len(right) == 0 or near is None or d.depths[right[0]] >= near:
+        return []
+    i = right[0]
+    each = "" if len(d.leaf_cosine) < 2 else f", and at least {FINE} in each leaf of lam"
+    return [
+        f"As a direction Reverse(K={d.depths[i]}) will do: its cosine with the whole hypergradient "
+        f"is {d.cosine[i]:.2f}{each}. Its length, and where it leads in the end, are off by its "
+        "error."
+    ]
+
+
 def _interference(d: Diagnosis) -> list[str]:
     if d.interference is None or d.interference.min() >= 0:
         return []
@@ -103,6 +141,11 @@ def _interference(d: Diagnosis) -> list[str]:
 def _implicit(d: Diagnosis) -> list[str]:
     if d.only_start:
         return []
+    if d.stationarity is None:
+        return [
+            f"Implicit and Neumann cannot be used: on the whole S, which they need, g raises "
+            f"{d.optimum_fails}."
+        ]
     if d.stationarity < 1e-4:
         return ["w_T is stationary to the eye: Implicit and Neumann describe the same gradient."]
     fell = f"fell to {d.stationarity:.1g} of where it began"

@@ -5,24 +5,25 @@ Along a unit direction v, with F for that function,
     D(eps) = (F(lam + eps v) - F(lam - eps v)) / (2 eps) = F'(lam) v + c eps^2 + rounding / eps .
 
 No single eps serves every problem. A sweep over eps shows both errors: coming down from large
-steps, D settles as eps^2, until rounding takes over. The step behind which D changes least is the
-best one, and that change says how far D can be trusted.
+steps, D settles as eps^2, until rounding takes over. The step after which D changes least is the
+best one; that change, and the rounding that smaller steps show, say how far D can be trusted.
 """
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import lax
 from jaxtyping import Array
 
 from .. import _tree as tree
+from .._compile import weak_jit
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._hypergradient import hypergradient
-from .._loop import unroll
+from .._loop import solved
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
 
@@ -54,6 +55,10 @@ class GradientCheck(NamedTuple):
     """The steps of the sweep,"""
     sweep: np.ndarray
     """and the finite difference at each: one row for each direction."""
+    rounding: np.ndarray
+    """What of `uncertainty` is rounding, of the finite difference and of the rule."""
+    dtype: str
+    """That of lam, the widest of its leaves."""
 
     @property
     def error(self) -> float:
@@ -69,16 +74,31 @@ class GradientCheck(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether no difference is seen beyond what finite differences can tell."""
-        return bool(np.all(np.abs(self.slope - self.difference) <= 3 * self.uncertainty))
+        """Whether no difference shows beyond what finite differences can tell."""
+        return bool(np.all(self._gap() <= 3 * self.uncertainty))
+
+    @property
+    def rounded(self) -> bool:
+        """Whether rounding may explain why they differ: check again in a wider dtype."""
+        return bool(np.all(self._gap() <= 3 * self.uncertainty + 30 * self.rounding))
+
+    def _gap(self) -> np.ndarray:
+        return np.abs(self.slope - self.difference)
 
     def __str__(self) -> str:
         rows = zip(self.slope, self.difference, self.uncertainty, strict=True)
         lines = [f"{a:14.6g} {b:18.6g} {c:10.1e} {a - b:12.1e}" for a, b, c in rows]
-        verdict = "they agree" if self.agrees else "THEY DIFFER"
-        last = f"relative error {self.error:.1e}, visible from {self.resolution:.1e}: {verdict}"
         head = f"{'<h, v>':>14} {'finite difference':>18} {'+-':>10} {'they differ':>12}"
-        return "\n".join([head, *lines, last])
+        last = f"relative error {self.error:.1e}, visible from {self.resolution:.1e}: "
+        return "\n".join([head, *lines, last + self._verdict()])
+
+    def _verdict(self) -> str:
+        if self.agrees:
+            return "they agree"
+        if self.rounded:
+            return f"THEY DIFFER, as rounding in {self.dtype} may explain: check in a wider dtype"
+        times = np.max(self._gap() / np.maximum(self.rounding, np.finfo(float).tiny))
+        return f"THEY DIFFER, by {times:.0e} times what rounding in {self.dtype} explains"
 
 
 def check_gradient(
@@ -122,12 +142,18 @@ def check_gradient(
     """
     check.integer(directions, "directions", "give the number of random directions")
     lam = check.floating(lam, "lam")
-    h = hypergradient(f, xi, rule, T=T)(lam, S).h
+    dtype = tree.widest(lam)
     v = _directions(key, lam, directions)
-    slope = np.asarray(jax.vmap(tree.dot, (None, 0))(h, v), np.float64)
-    sweep, size = _differences(f, xi, lam, S, v, jnp.asarray(STEPS, tree.widest(lam)), T)
-    best, uncertainty = _settled(np.asarray(sweep, np.float64), float(size), tree.widest(lam))
-    return GradientCheck(slope, best, uncertainty, STEPS, np.asarray(sweep))
+    hg = hypergradient(f, xi, rule, T=T)
+    along = lambda lam: np.asarray(jax.vmap(tree.dot, (None, 0))(hg(lam, S).h, v), np.float64)
+    slope, nudged = along(lam), along(_nudged(key, lam))
+    sweep, size = _differences(f, xi, lam, S, v, jnp.asarray(STEPS, dtype), T)
+    floor = float(jnp.finfo(dtype).eps) * float(size)
+    best, change, rounding = _settled(np.asarray(sweep, np.float64), floor)
+    rounding = rounding + np.abs(nudged - slope)
+    return GradientCheck(
+        slope, best, change + rounding, STEPS, np.asarray(sweep), rounding, jnp.dtype(dtype).name
+    )
 
 
 def _directions(key: Any, lam: Hyper, n: int) -> Hyper:
@@ -136,17 +162,24 @@ def _directions(key: Any, lam: Hyper, n: int) -> Hyper:
     return jax.vmap(lambda v: tree.scale(1 / tree.positive(tree.norm(v)), v))(v)
 
 
-@eqx.filter_jit
+def _nudged(key: Any, lam: Hyper) -> Hyper:
+    """lam, moved by its rounding error: what changes with it is rounding too."""
+
+    def move(a: Array, noise: Array) -> Array:
+        size = jnp.maximum(jnp.max(jnp.abs(a), initial=0.0), 1.0)
+        return a + jnp.finfo(a.dtype).eps * size.astype(a.dtype) * noise
+
+    return jax.tree.map(move, lam, tree.normal(key, lam))
+
+
+@weak_jit
 def _differences(f, xi, lam, S, v, steps, T: int) -> tuple[Array, Array]:
     """D(eps) for every direction and step, and |F|."""
-
-    def F(lam):
-        s = unroll(xi, lam, S, xi.start(lam, S), 0, T)
-        return f(xi.read(s), lam, S)
+    F = lambda lam: f(xi.read(solved(xi, lam, S, T)), lam, S)
 
     def at(pair):
         v, eps = pair
-        there = lambda c: F(tree.add(lam, tree.scale(c, v)))
+        there = lambda c: F(optax.tree.add(lam, tree.scale(c, v)))
         return (there(eps) - there(-eps)) / (2 * eps)
 
     n, m = jax.tree.leaves(v)[0].shape[0], steps.shape[0]
@@ -154,12 +187,18 @@ def _differences(f, xi, lam, S, v, steps, T: int) -> tuple[Array, Array]:
     return lax.map(at, pairs).reshape(n, m), jnp.abs(F(lam))
 
 
-def _settled(sweep: np.ndarray, size: float, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """D at the step behind which it changes least, and its uncertainty."""
+def _settled(sweep: np.ndarray, floor: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """D at the step after which it changes least, that change, and its rounding.
+
+    F carries an error of about sigma, whatever eps is, and D one of sigma / eps: sigma is the
+    largest change of D times eps at this step or a smaller one, and at least `floor`. Where F
+    does not change at all, eps is below what F resolves, and nothing was measured.
+    """
     change = np.abs(np.diff(sweep, axis=1))
     change = np.where(np.isfinite(change), change, np.inf)
-    rounding = float(jnp.finfo(dtype).eps) * size / STEPS[1:]  # of the step that follows
-    doubt = change + rounding[None]
-    i = np.argmin(doubt, axis=1)
+    noise = np.maximum.accumulate((change * STEPS[1:])[:, ::-1], axis=1)[:, ::-1]
+    rounding = np.maximum(noise, floor) / STEPS[1:]
+    silent = (sweep[:, 1:] == 0) & (sweep != 0).any(axis=1, keepdims=True)
+    i = np.argmin(np.where(silent, np.inf, change + rounding), axis=1)
     rows = np.arange(len(i))
-    return sweep[rows, i + 1], doubt[rows, i]
+    return sweep[rows, i + 1], change[rows, i], rounding[rows, i]

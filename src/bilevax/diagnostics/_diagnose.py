@@ -1,23 +1,21 @@
 """`diagnose`: what every truncation is worth here, and what the theory says of it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._errors import check
+from .._errors import check, diagnostics, outcome
 from .._hypergradient import check_dynamics, check_objective
 from .._types import Context, Hyper, Objective
 from .._visible import entrances
 from ._diagnosis import Diagnosis, Theory
-from ._spectrum import Spectrum, least_singular_value, spectrum, stationarity
-from ._sweep import Sweep, sweep
+from ._measure import Measured, measure, residual
+from ._spectrum import Spectra
 
 
 def diagnose(
@@ -34,7 +32,7 @@ def diagnose(
 
     One sweep back over all T steps gives the error of `Reverse(K)` for every K, since each
     truncation is a prefix of the same sum; memory is that of 2 sqrt(T) states. The assumptions
-    of Prop. 3.1 and Theorem 3.4 are measured beside it.
+    of Prop. 3.1 and Theorem 3.4 are measured too.
 
     **Arguments:**
 
@@ -61,145 +59,82 @@ def diagnose(
     check_dynamics(xi)
     T, lam = check.horizon(T), check.floating(lam, "lam")
     lanczos = check.integer(lanczos, "lanczos", "0 leaves the spectrum out", least=0)
-    table = _depths(depths, T)
-    numbers = _measure(f, xi, lam, S, T, jnp.asarray(table, jnp.int32))
-    check.finite(None, numbers.bad[None], [check.diverged(T)])
-    theory = _examine(xi, lam, S, T, numbers.marks, lanczos) if lanczos else None
-    return _conclude(
-        jax.tree.map(np.asarray, numbers._replace(marks=None)), table, theory, xi, lam, S
-    )
+    K = np.arange(1, T + 1) if depths is None else np.asarray(diagnostics.depths(depths, T))
+    fails = _optimum_fails(xi, lam, S)
+    found = measure(f, xi, lam, S, jnp.asarray(K, jnp.int32), T, lanczos, fails is None)
+    outcome.finite(None, ~found.finite[None], [outcome.diverged(T)])
+    return _conclude(jax.tree.map(np.asarray, found), K, xi, lam, S, fails)
 
 
-def _depths(depths: Sequence[int] | None, T: int) -> list[int]:
-    if depths is None:
-        return list(range(1, T + 1))
-    out = sorted(
-        {check.integer(K, "depths", "give numbers of steps, as in (1, 5, 20)") for K in depths}
-    )
-    if not out or out[-1] > T:
-        raise ValueError(f"depths must lie between 1 and T = {T}, got {list(depths)}.")
-    return out
+def _optimum_fails(xi: AbstractDynamics, lam: Hyper, S: Context) -> str | None:
+    """Why the optimum has no equation on the whole S, as where only `sample` adds rows to it."""
+    ask = lambda lam, S: residual(xi, lam, S, xi.start(lam, S), 0)
+    try:
+        eqx.filter_eval_shape(ask, lam, S)
+    except Exception as error:  # whatever the user's g says; if a step fails too, that is raised
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
-class Numbers(NamedTuple):
-    """What the sweep gives, as numbers over the depths."""
-
-    h_norm: Array
-    bias: Array
-    dots: Array
-    norms: Array
-    direct: Array
-    interference: Array
-    slope: Array
-    alphas: Array
-    parts: Array
-    start: Array
-    still: Array
-    """|residual| of the equilibrium at the end, relative to that at the start."""
-    bad: Array
-    marks: Any
-
-
-@eqx.filter_jit
-def _measure(f, xi, lam, S, T: int, depths: Int[Array, " n"]) -> Numbers:
-    out: Sweep = sweep(f, xi, lam, S, T, depths)
-    whole = tree.add(out.direct, out.whole)
-
-    def compare(part):
-        h = tree.add(out.direct, part)
-        assumption = tree.dot(out.direct, tree.add(whole, part))  # of Theorem 3.4, the third
-        return tree.norm(tree.sub(h, whole)), tree.dot(h, whole), tree.norm(h), assumption
-
-    bias, dots, norms, third = jax.lax.map(compare, out.sums)
-    first = jax.tree.map(lambda a: a[0], out.marks)
-    still = stationarity(xi, lam, S, out.end, T - 1) / stationarity(xi, lam, S, first, 0)
-    size = tree.norm(out.direct)
-    interference = third / jnp.where(size > 0, size, jnp.inf) ** 2
-    marks = jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), out.marks, out.end)
-    return Numbers(
-        tree.norm(whole),
-        bias,
-        dots,
-        norms,
-        size,
-        interference,
-        tree.norm(out.slope),
-        out.alphas,
-        out.parts,
-        out.start,
-        still,
-        ~tree.all_finite((out.end, whole)),
-        marks,
-    )
+def _conclude(
+    n: Measured, K: np.ndarray, xi: AbstractDynamics, lam: Hyper, S: Context, fails: str | None
+) -> Diagnosis:
+    whole = np.hypot.reduce
+    bias, norms = whole(n.leaf_bias, axis=1), whole(n.leaf_norms, axis=1)
+    size, dots = whole(n.leaf_sizes), n.leaf_dots.sum(axis=1)
+    names = [check.name_of("lam", path) for path, _ in jax.tree_util.tree_leaves_with_path(lam)]
+    with np.errstate(all="ignore"):  # an unstable loop overflows, which the advice says in words
+        by_leaf = lambda x: dict(zip(names, x.T, strict=True))
+        return Diagnosis(
+            T=len(n.parts),
+            depths=K,
+            bias=bias,
+            error=_over(bias, size),
+            cosine=_over(dots, norms * size),
+            descent=_over(dots, size**2),
+            leaf_error=by_leaf(_over(n.leaf_bias, n.leaf_sizes)),
+            leaf_cosine=by_leaf(_over(n.leaf_dots, n.leaf_norms * n.leaf_sizes)),
+            interference=n.third / n.direct**2 if n.direct > 0 else None,
+            h_norm=float(size),
+            slope=float(n.slope),
+            alphas=n.alphas,
+            parts=n.parts,
+            start=float(n.start),
+            stationarity=None if n.stationarity is None else float(n.stationarity),
+            optimum_fails=fails,
+            theory=None if n.spectra is None else _theory(n.spectra, lam),
+            only_start=_only_start(xi, lam, S, names),
+        )
 
 
-@eqx.filter_jit
-def _spectra(xi, lam, S, states, times: Int[Array, " p"], steps: int) -> Spectrum:
-    return jax.lax.map(lambda x: spectrum(xi, lam, S, x[0], x[1], steps), (states, times))
+def _over(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x / y, and nan where y is zero."""
+    y = np.broadcast_to(y, x.shape)
+    return np.divide(x, y, out=np.full_like(x, np.nan), where=y != 0)
 
 
-def _examine(xi, lam, S, T: int, marks, steps: int) -> Theory:
-    """The assumptions of Prop. 3.1 and Theorem 3.4, at s_T, before it, and at the start."""
-    n = jax.tree.leaves(marks)[0].shape[0]
-    which = np.unique([0, max(n - 3, 0), n - 1])
-    times = np.minimum(which * T // max(n - 1, 1), T - 1)
-    states = jax.tree.map(lambda a: a[which], marks)
-    found: Spectrum = jax.tree.map(
-        np.asarray, _spectra(xi, lam, S, states, jnp.asarray(times, jnp.int32), steps)
-    )
-    end = jax.tree.map(lambda a: a[-1], marks)
-    singular = eqx.filter_jit(least_singular_value)(xi, lam, S, end, T - 1)
-    symmetric = bool(found.symmetric.all())
-    late = slice(1 if len(which) > 1 else 0, None)  # around {w_{T-K-1}, ..., w_T}
+def _theory(n: Spectra, lam: Hyper) -> Theory:
+    symmetric = bool(n.symmetric.all())
+    late = slice(min(1, len(n.high) - 1), None)  # around {w_{T-K-1}, ..., w_T}, not at w_0
     return Theory(
         symmetric=symmetric,
-        gamma_alpha=float(1 - found.high[late].max()) if symmetric else None,
-        gamma_beta=float(1 - found.low[late].min()) if symmetric else None,
-        doubt=float(found.doubt[late].max()),
-        norm_B=float(found.norm_B.max()),
-        least_singular=None if singular is None else float(singular[0] / singular[1]),
-        M=tree.size(tree.inexact(end)),
+        gamma_alpha=float(1 - n.high[late].max()) if symmetric else None,
+        gamma_beta=float(1 - n.low[late].min()) if symmetric else None,
+        doubt=float(n.doubt[late].max()),
+        norm_B=float(n.norm_B.max()),
+        least_singular=None if n.singular is None else float(n.singular[-1] / n.singular[0]),
+        M=int(n.M),
         N=tree.size(lam),
     )
 
 
-def _conclude(n: Any, depths: list[int], theory: Theory | None, xi, lam, S) -> Diagnosis:
-    K = np.asarray(depths)
-    size = float(n.h_norm)
-    over = lambda x, y: np.divide(x, y, out=np.full_like(x, np.nan), where=np.asarray(y) != 0)
-    with np.errstate(all="ignore"):  # an unstable loop overflows, which the advice says in words
-        ratios = {
-            "error": over(n.bias, np.full_like(n.bias, size)),
-            "cosine": over(n.dots, n.norms * size),
-            "descent": over(n.dots, np.full_like(n.dots, size**2)),
-        }
-    return Diagnosis(
-        **ratios,
-        T=len(n.parts),
-        depths=K,
-        bias=n.bias,
-        interference=n.interference if n.direct > 0 else None,
-        h_norm=size,
-        slope=float(n.slope),
-        alphas=n.alphas,
-        parts=n.parts,
-        start=float(n.start),
-        stationarity=float(n.still),
-        theory=theory,
-        only_start=_only_start(xi, lam, S),
-    )
-
-
-def _only_start(xi: AbstractDynamics, lam: Hyper, S: Context) -> list[str]:
+def _only_start(xi: AbstractDynamics, lam: Hyper, S: Context, names: list[str]) -> list[str]:
     """Leaves of lam that enter the inner loop through its initialisation alone."""
 
     def ask(lam, S):
-        reach = entrances(xi, lam, S, jax.eval_shape(xi.start, lam, S))
-        leaves = jax.tree_util.tree_leaves_with_path(lam)
-        for (path, _), a, b in zip(leaves, *reach.values(), strict=True):
-            if a and not b:
-                names.append(check.name_of("lam", path))
+        start, step = entrances(xi, lam, S, jax.eval_shape(xi.start, lam, S)).values()
+        found.extend(name for name, a, b in zip(names, start, step, strict=True) if a and not b)
 
-    names: list[str] = []
+    found: list[str] = []
     eqx.filter_eval_shape(ask, lam, S)
-    return names
+    return found

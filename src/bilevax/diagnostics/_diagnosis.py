@@ -4,11 +4,16 @@ import dataclasses
 import math
 from typing import Any
 
+import jax
 import numpy as np
 
+from .._errors import diagnostics
 from ._advice import advise
 
-ROWS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
+SELECTION = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
+"""The K that are printed of all from 1 to T."""
+LEAVES = 8
+"""How many leaves of lam are printed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Theory:
     doubt: float
     """By how much gamma_alpha may be too large (Lanczos's residual)."""
     norm_B: float
-    """The largest |B_t| that was seen."""
+    """The largest |B_t| among the iterates that were looked at."""
     least_singular: float | None
     """Of B_T, relative to the largest; None if there are more states than lam, or too many."""
     M: int
@@ -55,6 +60,10 @@ class Diagnosis:
     cosine: np.ndarray
     descent: np.ndarray
     """h_{T-K}' d_lam f / |d_lam f|^2, which Lemma 3.2 wants positive."""
+    leaf_error: dict[str, np.ndarray]
+    """The error in each leaf of lam, relative to that leaf's |d_lam f|,"""
+    leaf_cosine: dict[str, np.ndarray]
+    """and the cosine: a large leaf hides what a small one gets."""
     interference: np.ndarray | None
     """grad_lam f' (d_lam f + h_{T-K} - grad_lam f) / |grad_lam f|^2, which assumption 3 of
     Theorem 3.4 wants positive; None where f does not depend on lam directly, and it holds."""
@@ -67,8 +76,10 @@ class Diagnosis:
     """|B_T alpha_T|, |B_{T-1} alpha_{T-1}|, ..."""
     start: float
     """|B_0 alpha_0|, what comes through the initialisation."""
-    stationarity: float
+    stationarity: float | None
     """|grad_w g| at w_T, relative to that at w_0."""
+    optimum_fails: str | None
+    """Why g cannot be asked on the whole S, which stationarity, `Implicit` and `Neumann` need."""
     theory: Theory | None
     only_start: list[str]
     """Leaves of lam that enter through the initialisation alone."""
@@ -107,9 +118,9 @@ class Diagnosis:
         """|grad_w f| M_B."""
         return self.slope * self.theory.norm_B if self.theory else math.nan
 
-    def enough(self, rtol: float) -> int | None:
-        """The smallest depth from which on the relative error stays below rtol."""
-        good = self.error <= rtol
+    def enough(self, rtol: float, leaf: str | None = None) -> int | None:
+        """The smallest depth from which on the relative error, or that of a leaf, is below rtol."""
+        good = (self.error if leaf is None else self.leaf_error[leaf]) <= rtol
         last_bad = np.flatnonzero(~good)[-1] + 1 if not good.all() else 0
         return int(self.depths[last_bad]) if last_bad < len(self.depths) else None
 
@@ -120,31 +131,47 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and lists, for JSON; what is not defined is None."""
-        plain = lambda x: x.tolist() if isinstance(x, np.ndarray) else x
-        out = {k: plain(v) for k, v in dataclasses.asdict(self).items()}
         more = ("contraction", "bound", "local_bound", "advice")
-        return out | {name: plain(getattr(self, name)) for name in more}
+        out = dataclasses.asdict(self) | {name: getattr(self, name) for name in more}
+        return jax.tree.map(lambda x: x.tolist() if isinstance(x, np.ndarray) else x, out)
 
     def __str__(self) -> str:
         lines = [f"* {sentence}" for sentence in self.advice]
-        return "\n".join([*lines, "", *self._table(), "", *self._facts()])
+        return "\n".join([*lines, "", *self._table(), *self._leaf_tables(), "", *self._facts()])
+
+    def _rows(self) -> list[int]:
+        """Where to look: all depths that were asked for; of every K up to T, a selection."""
+        every = range(len(self.depths))
+        if len(self.depths) < self.T or self.T <= 20:
+            return list(every)
+        return [i for i in every if self.depths[i] in SELECTION or i == every[-1]]
 
     def _table(self) -> list[str]:
         out = [f"{'K':>6} {'error':>9} {'cosine':>8} {'descent':>8} {'bias':>10} {'bound':>10}"]
-        bound = self.bound
-        for i, K in enumerate(self.depths):
-            if K in ROWS or i == len(self.depths) - 1:
-                said = "-" if bound is None else f"{bound[i]:.2e}"
-                out.append(
-                    f"{K:6d} {self.error[i]:9.2e} {self.cosine[i]:8.4f} {self.descent[i]:8.4f} "
-                    f"{self.bias[i]:10.2e} {said:>10}"
-                )
+        for i in self._rows():
+            bound = "-" if self.bound is None else f"{self.bound[i]:.2e}"
+            out.append(
+                f"{self.depths[i]:6d} {self.error[i]:9.2e} {self.cosine[i]:8.4f} "
+                f"{self.descent[i]:8.4f} {self.bias[i]:10.2e} {bound:>10}"
+            )
+        return out
+
+    def _leaf_tables(self) -> list[str]:
+        """Error and cosine in each leaf of lam, if there are several."""
+        out = []
+        for name in list(self.leaf_error)[:LEAVES] if len(self.leaf_error) > 1 else []:
+            error, cosine = self.leaf_error[name], self.leaf_cosine[name]
+            out += ["", name, f"{'K':>6} {'error':>9} {'cosine':>8}"]
+            out += [f"{self.depths[i]:6d} {error[i]:9.2e} {cosine[i]:8.4f}" for i in self._rows()]
+        if len(self.leaf_error) > LEAVES:
+            out += ["", f"and {len(self.leaf_error) - LEAVES} more leaves: see leaf_error"]
         return out
 
     def _facts(self) -> list[str]:
         theory = self.theory
         out = [f"contraction of alpha_t in a step: {self.contraction:.4g}"]
-        out.append(f"|grad g(w_T)| / |grad g(w_0)|: {self.stationarity:.2g}")
+        if self.stationarity is not None:
+            out.append(f"|grad g(w_T)| / |grad g(w_0)|: {self.stationarity:.2g}")
         if theory is None:
             return [*out, "spectrum: not measured (lanczos=0)"]
         if not theory.symmetric:
@@ -160,7 +187,7 @@ class Diagnosis:
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:
-            raise ImportError("plot draws with matplotlib: pip install 'bilevax[plot]'.") from error
+            raise ImportError(diagnostics.PLOT) from error
 
         axis = plt.subplots()[1] if axis is None else axis
         axis.semilogy(self.depths, self.bias, "o-", ms=3, label="bias of h_{T-K}")

@@ -13,92 +13,47 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import PyTree
 
+
+def _names(text: str) -> frozenset[str]:
+    """Of primitives."""
+    return frozenset(text.split())
+
+
 FUNCTION = 10
 """What exp, log, tanh, ... count for one number: about what their polynomials take."""
 
-FUNCTIONS = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log1p",
-        "tanh",
-        "logistic",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "pow",
-        "erf",
-        "erfc",
-        "erf_inv",
-        "lgamma",
-        "digamma",
-        "cbrt",
-    ]
+FUNCTIONS = _names(
+    "exp exp2 expm1 log log1p tanh logistic sin cos tan asin acos atan atan2 sinh cosh asinh "
+    "acosh atanh pow erf erfc erf_inv lgamma digamma cbrt"
 )
-MOVES = frozenset(
-    [
-        "broadcast_in_dim",
-        "reshape",
-        "transpose",
-        "squeeze",
-        "slice",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "gather",
-        "concatenate",
-        "split",
-        "pad",
-        "rev",
-        "iota",
-        "copy",
-        "copy_p",
-        "convert_element_type",
-        "select_n",
-        "scatter",
-        "stop_gradient",
-        "real",
-        "imag",
-        "bitcast_convert_type",
-        "device_put",
-        "optimization_barrier",
-        "sort",
-        "reduce_precision",
-        "pvary",
-    ]
+MOVES = _names(
+    "broadcast_in_dim reshape transpose squeeze slice dynamic_slice dynamic_update_slice gather "
+    "concatenate split pad rev iota copy copy_p convert_element_type select_n scatter "
+    "stop_gradient real imag bitcast_convert_type device_put optimization_barrier sort "
+    "reduce_precision pvary"
 )
-"""They carry numbers about and compute none."""
+"""They move numbers and compute none."""
 
-CUBIC = {"cholesky": 1 / 3, "lu": 2 / 3, "triangular_solve": 1.0, "eigh": 9.0}
-"""Dense algebra, in n^3."""
+CUBIC = _names("cholesky lu triangular_solve eigh eig svd qr")
+"""Dense algebra: n^3, to a small factor."""
 
-OPAQUE = frozenset(["linear_solve", "custom_call", "pure_callback", "ffi_call", "eig", "svd", "qr"])
-"""What cannot be looked into: counted as nothing, and said."""
+OPAQUE = _names("linear_solve custom_call pure_callback ffi_call")
+"""The jaxpr does not show what these compute: they count as nothing, and as a lower limit."""
 
 
 class Count(NamedTuple):
-    """A number of operations; `at_least` if some loop or solver ends by itself."""
+    """A number of operations, and whether it is only a lower limit."""
 
     flops: int
     at_least: bool
 
 
 def count_flops(fun: Callable, shapes: PyTree) -> Count:
-    """Operations of fun(shapes), without those whose results nobody uses.
+    """Operations of fun(shapes), without those whose results are not used.
 
     A product of matrices counts twice its multiplications, a reduction its inputs, arithmetic
     its outputs, a function `FUNCTION` for each, integers and moves nothing. A `cond` counts as
-    its dearest branch, a loop of unknown length once.
+    its most expensive branch, a loop of unknown length once.
     """
     closed = jax.make_jaxpr(fun)(shapes)
     jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
@@ -123,19 +78,15 @@ def _equation(eqn: JaxprEqn) -> Count:
     if name == "cond":
         branches = [_total(branch) for branch in params["branches"]]
         return Count(max(branches).flops, any(b.at_least for b in branches))
-    inside = [] if _folds(name) else _jaxprs(params)
-    if inside:
+    inside = [p for p in params.values() if isinstance(p, (Jaxpr, ClosedJaxpr))]
+    if inside and not _folds(name):
         return _sum([_total(jaxpr) for jaxpr in inside])
     return Count(_primitive(eqn), name in OPAQUE)
 
 
 def _folds(name: str) -> bool:
-    """Reductions and scatters carry the jaxpr of one addition with them."""
+    """Reductions and scatters have the jaxpr of one addition among their parameters."""
     return name.startswith(("reduce", "scatter", "cum", "arg"))
-
-
-def _jaxprs(params: dict[str, Any]) -> list[Jaxpr | ClosedJaxpr]:
-    return [p for p in params.values() if isinstance(p, (Jaxpr, ClosedJaxpr))]
 
 
 def _primitive(eqn: JaxprEqn) -> int:
@@ -144,12 +95,12 @@ def _primitive(eqn: JaxprEqn) -> int:
         return 0
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        return 2 * out * math.prod(_shape(eqn.invars[0])[i] for i in contracted)
+        return 2 * out * math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
     if name == "conv_general_dilated":
         return _convolution(eqn, out)
     if name in CUBIC:
-        *batch, _, n = _shape(eqn.invars[0])
-        return int(CUBIC[name] * math.prod(batch) * n**3)
+        *batch, _, n = eqn.invars[0].aval.shape
+        return math.prod(batch) * n**3
     if name.startswith("scatter"):
         return _numbers(eqn.invars[2:])
     if _folds(name):
@@ -159,16 +110,12 @@ def _primitive(eqn: JaxprEqn) -> int:
 
 def _convolution(eqn: JaxprEqn, out: int) -> int:
     """Each output reads the kernel once; zeros of a dilated input are not multiplied."""
-    kernel, spec = _shape(eqn.invars[1]), eqn.params["dimension_numbers"].rhs_spec
+    kernel, spec = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
     reads = math.prod(kernel) // max(kernel[spec[0]], 1)
     return 2 * out * reads // math.prod(eqn.params["lhs_dilation"])
 
 
-def _shape(var: Any) -> tuple[int, ...]:
-    return var.aval.shape
-
-
 def _numbers(variables: Sequence[Any]) -> int:
-    """How many floating numbers these hold."""
+    """How many floating-point numbers these hold."""
     sizes = (v.aval for v in variables if hasattr(v.aval, "shape"))
     return sum(a.size for a in sizes if jnp.issubdtype(a.dtype, jnp.inexact))

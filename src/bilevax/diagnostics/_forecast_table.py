@@ -14,22 +14,20 @@ class ForecastRow:
 
     rule: AbstractRule
     bytes: int
-    """What XLA allocates for the program, beside its arguments: temporaries and results."""
+    """What XLA allocates for the program: temporaries and results, without its arguments."""
     forward_bytes: int
     """The same of the forward pass alone, lam -> f(w_T, lam, S)."""
     flops: int
-    """Floating-point operations, counted without those whose results nobody uses."""
+    """Floating-point operations, counted without those whose results are not used."""
     forward_flops: int
-    relative_time: float
-    """Predicted, over that of the forward pass."""
     at_least: bool
-    """Whether flops and time are lower limits: a loop or solver of the rule ends by itself."""
+    """Whether flops are a lower limit, because a loop or solver of the rule stops by itself."""
     fits: bool | None
     """Whether bytes are within the budget; None without one."""
 
     @property
     def relative_flops(self) -> float:
-        """Over those of the forward pass."""
+        """Over those of the forward pass: about how much longer than it the rule will take."""
         return self.flops / max(self.forward_flops, 1)
 
     @property
@@ -66,7 +64,7 @@ class Forecast:
     @property
     def advice(self) -> list[str]:
         """What to do, in sentences, the most important first."""
-        return [*self._fitting(), *self._exact(), *self._depth(), *self._open()]
+        return [*self._fitting(), *self._exact(), *self._depth(), *self._limits()]
 
     def _fitting(self) -> list[str]:
         if self.memory is None:
@@ -85,9 +83,9 @@ class Forecast:
         that_fits = "" if self.memory is None else " that fits"
         out = []
         if exact:
-            row = min(exact, key=lambda row: row.relative_time)
-            about = f"in about {row.relative_time:.2g} times the forward pass"
-            out.append(f"The fastest exact rule{that_fits} is {row.rule!r}, {about}.")
+            row = min(exact, key=lambda row: row.flops)
+            work = f"with {row.relative_flops:.2g} times the operations of the forward pass"
+            out.append(f"The cheapest exact rule{that_fits} is {row.rule!r}, {work}.")
         if self.segment is not None:
             rule = Reverse(segment=self.segment)
             out.append(f"Reverse() does not fit, but {rule!r} does, and is as exact.")
@@ -102,11 +100,11 @@ class Forecast:
             return [f"Reverse(K) fits for every K up to T = {self.T}."]
         return [f"The largest K for which Reverse(K) fits is {self.largest_K}, of T = {self.T}."]
 
-    def _open(self) -> list[str]:
+    def _limits(self) -> list[str]:
         names = ", ".join(repr(row.rule) for row in self.rows if row.at_least)
         if not names:
             return []
-        return [f"{names}: stops by itself, so operations and time are at least those below."]
+        return [f"{names}: stops by itself, so the operations below are a lower limit."]
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers, texts and lists, for JSON; rules as they are written."""
@@ -122,16 +120,16 @@ class Forecast:
 
     def _table(self) -> list[str]:
         width = max([len(repr(row.rule)) for row in self.rows] + [len("forward pass")])
-        head = f"{'':{width}} {'memory':>10} {'flops':>9} {'x forward':>10} {'time':>7} {'fits':>5}"
         memory, flops = _size(self.rows[0].forward_bytes), self.rows[0].forward_flops
-        out = [head, f"{'forward pass':{width}} {memory:>10} {flops:9.2e} {1:10.2f} {1:7.2f}"]
+        out = [
+            f"{'':{width}} {'memory':>10} {'flops':>9} {'x forward':>10} {'fits':>5}",
+            f"{'forward pass':{width}} {memory:>10} {flops:9.2e} {1:10.2f}",
+        ]
         for row in self.rows:
-            more = ">" if row.at_least else ""
-            time = f"{more}{row.relative_time:.2f}"
+            ratio = f"{'>' if row.at_least else ''}{row.relative_flops:.2f}"
             fits = {None: "", True: "yes", False: "no"}[row.fits]
-            flops = f"{row.flops:9.2e} {more + format(row.relative_flops, '.2f'):>10}"
-            line = f"{row.rule!r:{width}} {_size(row.bytes):>10} {flops} {time:>7} {fits:>5}"
-            out.append(line.rstrip())
+            line = f"{row.rule!r:{width}} {_size(row.bytes):>10} {row.flops:9.2e} {ratio:>10}"
+            out.append(f"{line} {fits:>5}".rstrip())
         return out
 
 

@@ -17,67 +17,74 @@ from jaxtyping import Array, Float, Int
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
-from .._loop import Back, in_segments, read_vjp, start_vjp
+from .._loop import Back, Visit, in_segments, read_vjp, start_vjp
 from .._types import Context, Hyper, Objective, Params, State
 
 
+class Iterate(NamedTuple):
+    """A state, and the number of the step to linearise there."""
+
+    s: State
+    t: int
+
+
+class Gathered(NamedTuple):
+    """What is kept on the way back."""
+
+    sums: Hyper
+    """The first K terms of the sum, stacked over the depths K."""
+    alphas: Float[Array, " T+1"]
+    """|alpha_T|, |alpha_{T-1}|, ..., |alpha_0|."""
+    parts: Float[Array, " T"]
+    """|B_T alpha_T|, |B_{T-1} alpha_{T-1}|, ..."""
+
+
 class Sweep(NamedTuple):
-    """What one way there and back leaves behind."""
+    """What one way there and back gives."""
 
     slope: Params
     """grad_w f."""
     direct: Hyper
     """grad_lam f."""
-    sums: Hyper
-    """The first K terms of the sum, stacked over the depths K."""
+    gathered: Gathered
+    begun: Hyper
+    """B_0 alpha_0."""
     whole: Hyper
     """All T terms, and B_0 alpha_0."""
-    alphas: Float[Array, " T+1"]
-    """|alpha_T|, |alpha_{T-1}|, ..., |alpha_0|."""
-    parts: Float[Array, " T"]
-    """|B_T alpha_T|, |B_{T-1} alpha_{T-1}|, ..."""
-    start: Float[Array, ""]
-    """|B_0 alpha_0|."""
-    marks: State
-    """Iterates, evenly spread, stacked; the first is s_0."""
-    end: State
-    """s_T."""
+    iterates: tuple[Iterate, Iterate, Iterate]
+    """s_0, one near the end, and s_T."""
 
 
 def sweep(
     f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int, depths: Int[Array, " n"]
 ) -> Sweep:
     """Eq. 6 over all steps; the depths are sorted."""
-    first = xi.start(lam, S)
     c = math.isqrt(T - 1) + 1
-    look = lambda *where: _look(T, depths, *where)
-    end, way, starts = in_segments(xi, lam, S, first, 0, T, c, visit=look)
+    first = xi.start(lam, S)
+    end, way, starts = in_segments(xi, lam, S, first, 0, T, c, visit=_gather(T, depths))
     w, pull_read = read_vjp(xi, end)
-    scalar_f = lambda w, lam: check.scalar(f(w, lam, S), "f")
-    slope, direct = jax.grad(scalar_f, (0, 1))(w, lam)
-    sizes = jnp.zeros(T, tree.widest(w))
-    seen = _Seen(tree.stack_of_zeros(depths.shape[0], lam), sizes, sizes)
-    last = way(Back(pull_read(slope), optax.tree.zeros_like(lam), T, seen))
-    begun = start_vjp(xi, lam, S, last.alpha)
-    whole = optax.tree.add(last.h, begun)
-    alphas = jnp.append(last.gathered.alphas, tree.norm(last.alpha).astype(sizes.dtype))
-    if T % c:
-        starts = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, starts)
-    sums, parts = last.gathered.sums, last.gathered.parts
-    return Sweep(slope, direct, sums, whole, alphas, parts, tree.norm(begun), starts, end)
+    slope, direct = jax.grad(lambda w, lam: check.scalar(f(w, lam, S), "f"), (0, 1))(w, lam)
+    alpha = pull_read(slope)
+    nothing = _nothing(alpha, lam, T, depths.shape[0])
+    at = way(Back(alpha, optax.tree.zeros_like(lam), T, nothing))
+    begun = start_vjp(xi, lam, S, at.alpha)
+    near = jax.tree.map(lambda a: a[max(T // c - 2, 0)], starts)
+    iterates = Iterate(first, 0), Iterate(near, max(T - 2 * c, 0)), Iterate(end, T - 1)
+    return Sweep(slope, direct, at.gathered, begun, optax.tree.add(at.h, begun), iterates)
 
 
-class _Seen(NamedTuple):
-    sums: Hyper
-    alphas: Float[Array, " T"]
-    parts: Float[Array, " T"]
+def _nothing(alpha: State, lam: Hyper, T: int, n: int) -> Gathered:
+    alphas = jnp.zeros(T + 1, tree.widest(alpha)).at[0].set(tree.norm(alpha))
+    return Gathered(tree.stack_of_zeros(n, lam), alphas, jnp.zeros(T, tree.widest(lam)))
 
 
-def _look(T: int, depths: Int[Array, " n"], before: Back, part: Hyper, after: Back) -> _Seen:
-    """The sums and norms with those of one more step."""
-    seen: _Seen = before.gathered
-    k = T - before.t
-    i = jnp.searchsorted(depths, k + 1)  # a slot is overwritten until its depth has come
-    sums = jax.tree.map(lambda b, a: b.at[i].set(a, mode="drop"), seen.sums, after.h)
-    put = lambda sizes, x: sizes.at[k].set(tree.norm(x).astype(sizes.dtype))
-    return _Seen(sums, put(seen.alphas, before.alpha), put(seen.parts, part))
+def _gather(T: int, depths: Int[Array, " n"]) -> Visit:
+    def visit(before: Back, part: Hyper, after: Back) -> Gathered:
+        sums, alphas, parts = before.gathered
+        K = T - after.t
+        i = jnp.searchsorted(depths, K)  # a slot is overwritten until its depth has come
+        sums = jax.tree.map(lambda b, a: b.at[i].set(a, mode="drop"), sums, after.h)
+        alphas = alphas.at[K].set(tree.norm(after.alpha))
+        return Gathered(sums, alphas, parts.at[K - 1].set(tree.norm(part)))
+
+    return visit

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from ...._models.network import f, slowing_adam
+from ...._models.one_shot import f, slowing_adam
 from ...._outer.minimize import minimize
 from ...._rules.parse import parse_rule
 from ...._rules.reverse import Reverse

@@ -14,7 +14,7 @@ from jaxtyping import Array
 from .... import _tree as tree
 from ...._hypergradient import hypergradient, solve
 from ...._models.episodes import Sampler, Task, split
-from ...._models.network import Hyper, cross_entropy, dynamics, f, first_lam, query
+from ...._models.one_shot import Hyper, cross_entropy, dynamics, f, first_lam, query
 from ...._rules.base import AbstractRule
 from ...._rules.reverse import Reverse
 from ....diagnostics import diagnose

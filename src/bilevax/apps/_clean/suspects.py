@@ -1,4 +1,4 @@
-"""A page with the most suspicious rows: one file, no scripts, every text escaped."""
+"""The page with the most suspicious rows: one file, no scripts, every text escaped."""
 
 import base64
 import io
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_ROWS, MOST_CELLS, MOST_TEXT = 200, 6, 60
+MOST_TEXT = 60
 
 STYLE = """
 :root { color-scheme: light dark; --line: light-dark(#d9dde3, #3a4048);
@@ -63,14 +63,15 @@ class Summary(NamedTuple):
     suspect: int
     classes: Sequence[tuple[str, int, int]]
     """Label, rows with it, suspect ones among them."""
+    hidden: int
+    """Columns that are not shown."""
 
 
 def page(summary: Summary, findings: Sequence[Finding]) -> str:
-    """The page, as text."""
-    shown = findings[:MOST_ROWS]
-    cards = shown and shown[0].pixels is not None
-    body = "".join([_head(summary), _classes(summary), _said(shown, len(findings))])
-    body += _cards(shown) if cards else _table(shown) if shown else ""
+    """The page, as text; findings may be the first of more."""
+    body = _head(summary) + _classes(summary) + _above(summary, len(findings))
+    if findings:
+        body += _table(findings) if findings[0].pixels is None else _cards(findings)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -105,24 +106,23 @@ def _classes(s: Summary) -> str:
     )
 
 
-def _said(shown: Sequence[Finding], n: int) -> str:
+def _above(s: Summary, shown: int) -> str:
     if not shown:
         return "<h2>No suspect rows</h2>"
-    more = len(shown[0].cells) - MOST_CELLS if shown[0].pixels is None else 0
-    columns = f" Of the columns, {more} are not shown." if more > 0 else ""
-    which = "All suspect rows" if len(shown) == n else f"The {len(shown)} most suspicious rows"
+    columns = f" Of the columns, {s.hidden} are not shown." if s.hidden else ""
+    which = "All suspect rows" if shown == s.suspect else f"The {shown} most suspicious rows"
     return f'<h2>{which}</h2><p class="soft">The least probable first.{columns}</p>'
 
 
 def _table(shown: Sequence[Finding]) -> str:
-    names = "".join(f"<th>{escape(_cut(name))}</th>" for name, _ in shown[0].cells[:MOST_CELLS])
+    names = "".join(f"<th>{escape(_cut(name))}</th>" for name, _ in shown[0].cells)
     rows = "".join(_line(f) for f in shown)
     head = '<th>row</th><th>label</th><th>likely</th><th class="n">sure</th><th class="n">weight'
     return f'<div class="wide"><table><tr>{head}</th>{names}</tr>{rows}</table></div>'
 
 
 def _line(f: Finding) -> str:
-    cells = "".join(f"<td>{escape(_cut(text))}</td>" for _, text in f.cells[:MOST_CELLS])
+    cells = "".join(f"<td>{escape(_cut(text))}</td>" for _, text in f.cells)
     return (
         f'<tr><td>{escape(f.place)}</td><td class="given">{escape(_cut(f.given))}</td>'
         f'<td class="found">{escape(_cut(f.found))}</td><td class="n">{f.sure:.0%}</td>'

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._tables import ADDED, Table, TableError
+from ..._files import DataError
+from .table_file import ADDED, TableFile
 
 MOST = 50
 """Different words that a column may have."""
@@ -24,18 +25,18 @@ class Examples(NamedTuple):
     """The columns that were used."""
 
 
-def examples(train: Table, trusted: Table, label: str, ignore: Collection[str]) -> Examples:
+def examples(train: TableFile, trusted: TableFile, label: str, ignore: Collection[str]) -> Examples:
     """Features and labels of two tables with the same columns."""
-    added = [name for name in ADDED if name in train.columns]
+    added = [name for name in ADDED if name in train.names]
     if added:
-        raise TableError(f"{train.path} already has a column {added[0]!r}; rename it.")
+        raise DataError(f"{train.path} already has a column {added[0]!r}; rename it.")
     for name in (label, *ignore):
         if name not in train.columns:
-            raise TableError(f"{train.path} has no column {name!r}; it has {_some(train.columns)}.")
+            raise DataError(f"{train.path} has no column {name!r}; it has {_some(train.columns)}.")
     names = [name for name in train.columns if name != label and name not in ignore]
     _same_columns(train, trusted, [label, *names], ignore)
     if not names:
-        raise TableError(f"{train.path} has no column of features beside {label!r}.")
+        raise DataError(f"{train.path} has no column but {label!r}; features are missing.")
     blocks = [_encode(train, trusted, name) for name in names]
     x = np.concatenate([block for block, _ in blocks], axis=1)
     y, y_trusted = (_labels(table, label) for table in (train, trusted))
@@ -44,17 +45,19 @@ def examples(train: Table, trusted: Table, label: str, ignore: Collection[str]) 
     return Examples(x[: len(train)], y, x[len(train) :], y_trusted, numeric, names)
 
 
-def _same_columns(train: Table, trusted: Table, names: list[str], ignore: Collection[str]) -> None:
+def _same_columns(
+    train: TableFile, trusted: TableFile, names: list[str], ignore: Collection[str]
+) -> None:
     missing = [name for name in names if name not in trusted.columns]
     if missing:
-        raise TableError(f"{trusted.path} has no column {missing[0]!r}, which {train.path} has.")
+        raise DataError(f"{trusted.path} has no column {missing[0]!r}, which {train.path} has.")
     known = {*names, *ignore, *ADDED}
     more = [name for name in trusted.columns if name not in known]
     if more:
-        raise TableError(f"{trusted.path} has a column {more[0]!r}, which {train.path} has not.")
+        raise DataError(f"{trusted.path} has a column {more[0]!r}, which {train.path} has not.")
 
 
-def _labels(table: Table, label: str) -> np.ndarray:
+def _labels(table: TableFile, label: str) -> np.ndarray:
     values = table.columns[label]
     out = [str(value) for value in _plain(values)]
     for place, value in zip(table.places, out, strict=True):
@@ -63,24 +66,26 @@ def _labels(table: Table, label: str) -> np.ndarray:
     return np.asarray(out, object).astype(str)
 
 
-def _same_labels(train: Table, trusted: Table, y: np.ndarray, y_trusted: np.ndarray) -> None:
+def _same_labels(
+    train: TableFile, trusted: TableFile, y: np.ndarray, y_trusted: np.ndarray
+) -> None:
     there, here = set(y.tolist()), set(y_trusted.tolist())
     if here - there:
         i = next(i for i, value in enumerate(y_trusted.tolist()) if value not in there)
-        raise TableError(
+        raise DataError(
             f"{trusted.path}, {trusted.places[i]}, has the label {str(y_trusted[i])!r}, which "
             f"{train.path} has not; its labels are {_some(sorted(there))}."
         )
     if there - here:
-        raise TableError(
+        raise DataError(
             f"{trusted.path} has no row with the label {min(there - here)!r}; give at least one "
             "trusted row for each label."
         )
     if len(there) < 2:
-        raise TableError(f"{train.path} has the one label {min(there)!r}; there must be two.")
+        raise DataError(f"{train.path} has the one label {min(there)!r}; there must be two.")
 
 
-def _encode(train: Table, trusted: Table, name: str) -> tuple[np.ndarray, bool]:
+def _encode(train: TableFile, trusted: TableFile, name: str) -> tuple[np.ndarray, bool]:
     """The rows of both tables, as columns of numbers, and whether they were numbers."""
     parts = [(table, _numbers(table, name)) for table in (train, trusted)]
     if all(isinstance(numbers, np.ndarray) for _, numbers in parts):
@@ -91,7 +96,7 @@ def _encode(train: Table, trusted: Table, name: str) -> tuple[np.ndarray, bool]:
         table, i = next((table, found) for table, found in parts if isinstance(found, int))
         text = str(_plain(table.columns[name])[i])
         slip = sum(_number(word) is not None for word in words) >= 0.9 * len(words)
-        raise TableError(
+        raise DataError(
             f"{table.path}, column {name!r}, holds text ({_short(text)} in {table.places[i]}) and "
             f"{len(values)} different values, too many to encode; "
             + (f"most are numbers: mend that {table.places[i]}, or " if slip else "")
@@ -100,7 +105,7 @@ def _encode(train: Table, trusted: Table, name: str) -> tuple[np.ndarray, bool]:
     return (np.asarray(words)[:, None] == np.asarray(values)).astype(float), False
 
 
-def _numbers(table: Table, name: str) -> np.ndarray | int:
+def _numbers(table: TableFile, name: str) -> np.ndarray | int:
     """The column as numbers, or the first row that is none."""
     values = table.columns[name]
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
@@ -112,7 +117,7 @@ def _numbers(table: Table, name: str) -> np.ndarray | int:
     return _parsed(table, name, values)
 
 
-def _parsed(table: Table, name: str, values: Sequence | np.ndarray) -> np.ndarray | int:
+def _parsed(table: TableFile, name: str, values: Sequence | np.ndarray) -> np.ndarray | int:
     out, first = np.zeros(len(table)), None
     for i, text in enumerate(map(str, values)):
         if not text.strip():
@@ -134,9 +139,9 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _empty(table: Table, place: str, name: str, value: str = "") -> TableError:
+def _empty(table: TableFile, place: str, name: str, value: str = "") -> DataError:
     what = f"holds {value}" if value else "is empty"
-    return TableError(
+    return DataError(
         f"{table.path}, {place}, column {name!r}, {what}; fill it or leave the row out."
     )
 

@@ -1,4 +1,4 @@
-"""What is said about a hypergradient is true."""
+"""`check_gradient` finds what is wrong, and blames nothing that is right."""
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ import pytest
 
 import bilevax as bx
 from bilevax import problems
+from bilevax.diagnostics import GradientCheck
 
 KEY = jax.random.key(0)
 
@@ -18,20 +19,20 @@ def check(p, rule, T=None, **more):
 
 @pytest.mark.parametrize("make", [problems.ridge, problems.logistic, problems.toy])
 def test_exact_rules_agree_with_finite_differences(make):
-    got = check(make(), bx.Reverse(segment=7))
+    got = check(make(T=60), bx.Reverse(segment=7))
     assert got.agrees and got.error < 1e-7 and got.resolution < 1e-6
     assert "they agree" in str(got)
 
 
 def test_truncation_is_seen_and_measured():
-    p = problems.ridge()
+    p = problems.ridge(T=60)
     got = check(p, bx.Reverse(K=2), directions=40)
     exact, short = (
         bx.hypergradient(p.f, p.xi, rule, T=p.T)(p.lam, p.S).h
         for rule in (bx.Reverse(), bx.Reverse(K=2))
     )
     true = jnp.linalg.norm(short - exact) / jnp.linalg.norm(exact)
-    assert not got.agrees and "THEY DIFFER" in str(got)
+    assert not got.agrees and "times what rounding in float64 explains" in str(got)
     np.testing.assert_allclose(got.error, true, rtol=0.5)  # 40 directions in six dimensions
 
 
@@ -43,10 +44,30 @@ def test_a_wrong_derivative_of_a_user_is_found():
     square.defvjp(lambda x: (x**2, x), lambda x, c: (c * x,))  # should be 2 c x
     g = lambda w, lam, S: jnp.sum((w - lam) ** 2)
     f = lambda w, lam, S: jnp.sum(square(w))
-    xi = bx.Descent(g, bx.constant(jnp.zeros(3)), optax.sgd(0.1))
-    got = bx.check_gradient(f, xi, bx.Reverse(), jnp.ones(3), T=5, key=KEY)
-    assert not got.agrees
-    np.testing.assert_allclose(got.slope, got.difference / 2, rtol=1e-6)
+    for dtype, rtol in ((jnp.float64, 1e-6), (jnp.float32, 1e-5)):
+        xi = bx.Descent(g, bx.constant(jnp.zeros(3, dtype)), optax.sgd(0.1))
+        got = bx.check_gradient(f, xi, bx.Reverse(), jnp.ones(3, dtype), T=5, key=KEY)
+        assert not got.agrees and not got.rounded  # float32 is not to blame
+        np.testing.assert_allclose(got.slope, got.difference / 2, rtol=rtol)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e4, 1e5])
+def test_rounding_in_float32_is_not_taken_for_a_wrong_gradient(far):
+    """w lies far from zero, so that f loses digits that |f| does not tell of."""
+    g = lambda w, lam, S: jnp.sum((w - far - lam) ** 2)
+    f = lambda w, lam, S: jnp.sum((w - far) ** 2)
+    xi = bx.Descent(g, bx.constant(jnp.full(3, far, jnp.float32)), optax.sgd(0.1))
+    got = bx.check_gradient(f, xi, bx.Reverse(), jnp.ones(3, jnp.float32), T=5, key=KEY)
+    assert got.agrees and got.resolution < 0.1 and got.dtype == "float32"
+
+
+def test_float32_is_named_where_it_may_be_the_cause():
+    one = np.ones(1)
+    made = lambda gap: GradientCheck(
+        one + gap, one, 1e-4 * one, one, one[None], 1e-4 * one, "float32"
+    )
+    assert "as rounding in float32 may explain: check in a wider dtype" in str(made(1e-3))
+    assert "by 1e+03 times what rounding in float32 explains" in str(made(0.1))
 
 
 def test_the_sweep_separates_truncation_from_rounding():

@@ -1,10 +1,10 @@
-"""Cleaning as a bilevel problem (Sec. 4.2.1).
+"""Cleaning as a bilevel problem (section 4.2.1).
 
     g(w, lam) = mean_i sigmoid(lam_i) l(w, x_i, y_i) + decay |w|^2
     f(w)      = mean of l over the trusted rows
 
-with l the cross-entropy. Everything that changes from one data set to the next is an array in
-the problem, so that data of the same shape never compile anew.
+with l the cross-entropy. Everything that differs between data sets of one shape is an array, so
+that they share one compiled program.
 """
 
 from collections.abc import Callable
@@ -13,35 +13,22 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-import optax
 from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
-from .._dynamics import Descent, all_of, constant
+from .._compile import weak_jit
+from .._dynamics import Descent, all_of
+from .._loop import unroll
 from .._types import Context, Hyper, Params
+from .rows import Rows, cross_entropy, descent
 
 Apply = Callable[[Params, Array], Array]
 
 ALL = 30.0
 """A lam whose weight is one."""
-
-
-class Rows(NamedTuple):
-    """Features and the numbers of their classes."""
-
-    x: Float[Array, "n d"]
-    y: Int[Array, " n"]
-
-
-def linear(w: Any, x: Any) -> Any:
-    """Logits; w is (classes, features), twice as fast on a CPU as its transpose."""
-    return x @ w.T
-
-
-def cross_entropy(logits: Float[Array, "n c"], y: Int[Array, " n"]) -> Float[Array, " n"]:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, y)
+PRODUCTS = 20
+"""Power iterations for the largest curvature."""
 
 
 class Inner(eqx.Module):
@@ -77,8 +64,8 @@ class Batches(eqx.Module):
         return S | {"train": Rows(*(a[rows] for a in S["train"])), "rows": rows}
 
 
-class Draw(eqx.Module):
-    """A context for each hyper-iteration: other minibatches inside, and another one outside."""
+class Contexts(eqx.Module):
+    """key -> S of a hyper-iteration: other minibatches inside, and another one outside."""
 
     S: Context
     size: int = eqx.field(static=True)
@@ -96,13 +83,8 @@ def _draw(key: Array, size: int, n: int) -> Int[Array, " size"]:
     return jax.random.randint(key, (size,), 0, n, jnp.int32)
 
 
-def _sgd(gamma: Array, lam: Hyper) -> optax.GradientTransformation:
-    del lam
-    return optax.sgd(gamma)
-
-
-class Problem(NamedTuple):
-    """Cleaning, ready to be diagnosed and minimised."""
+class Cleaning(NamedTuple):
+    """The problem, with everything that `diagnose` and `minimize` ask for."""
 
     f: Outer
     xi: Descent
@@ -112,18 +94,17 @@ class Problem(NamedTuple):
     size: int | None
     """Rows in a minibatch; None if every step sees all."""
 
-    def at_rate(self, gamma: float) -> "Problem":
-        opt = jax.tree_util.Partial(_sgd, jnp.asarray(gamma, jnp.float32))
-        xi = Descent(self.xi.g, self.xi.init, opt, self.xi.sample)
-        return self._replace(xi=xi)
+    def at_rate(self, gamma: float) -> "Cleaning":
+        w = self.xi.init(self.lam, self.S)
+        return self._replace(xi=descent(self.xi.g, w, gamma, self.xi.sample))
 
-    def on(self, train: Rows, weight: Array) -> "Problem":
+    def on(self, train: Rows, weight: Array) -> "Cleaning":
         """The same, for other rows to learn from, with weights that count in proportion."""
         lam = jax.scipy.special.logit(jnp.clip(weight, 1e-12, 1 - 1e-6))
         return self._replace(lam=lam, S=self.S | {"train": train, "unit": 1 / jnp.mean(weight)})
 
 
-def problem(
+def cleaning(
     apply: Apply,
     w: Params,
     train: Rows,
@@ -132,34 +113,30 @@ def problem(
     T: int,
     decay: float,
     size: int | None,
-    seed: int,
-) -> Problem:
+    key: Array,
+) -> Cleaning:
     """The problem with a step size of one, for `at_rate` to set."""
-    sample = all_of if size is None else Batches(size)
-    opt = jax.tree_util.Partial(_sgd, jnp.ones((), jnp.float32))
-    xi = Descent(Inner(apply), constant(w), opt, sample)
+    xi = descent(Inner(apply), w, 1.0, all_of if size is None else Batches(size))
     S = {"train": train, "trusted": trusted, "decay": jnp.asarray(decay, jnp.float32)}
-    S |= {"unit": jnp.ones((), jnp.float32), "key": jax.random.key(seed)}
+    S |= {"unit": jnp.ones((), jnp.float32), "key": key}
     lam = jnp.zeros(train.y.shape[0], jnp.float32)
-    return Problem(Outer(apply), xi, lam, S, T, size)
+    return Cleaning(Outer(apply), xi, lam, S, T, size)
 
 
-@eqx.filter_jit
-def train(p: Problem, lam: Hyper) -> Params:
+@weak_jit
+def train(p: Cleaning, lam: Hyper) -> Params:
     """w_T; not finite if the step size is too large."""
-    T = jnp.asarray(p.T, jnp.int32)
-    step = lambda t, s: p.xi.advance(s, lam, p.S, t)
-    return p.xi.read(lax.fori_loop(jnp.zeros((), jnp.int32), T, step, p.xi.start(lam, p.S)))
+    return p.xi.read(unroll(p.xi, lam, p.S, p.xi.start(lam, p.S), 0, p.T))
 
 
-@eqx.filter_jit
-def belief(p: Problem, w: Params) -> Float[Array, " n"]:
+@weak_jit
+def belief(p: Cleaning, w: Params) -> Float[Array, " n"]:
     """The probability that the model gives to the label of each row."""
     return jnp.exp(-cross_entropy(p.f.apply(w, p.S["train"].x), p.S["train"].y))
 
 
-@eqx.filter_jit
-def smoothness(p: Problem, w: Params, lam: Hyper, products: int = 20) -> Float[Array, ""]:
+@weak_jit
+def smoothness(p: Cleaning, w: Params, lam: Hyper) -> Float[Array, ""]:
     """The largest curvature of g at w, by power iterations, on what step 0 sees."""
     S = p.xi.sample(p.S, jnp.zeros((), jnp.int32))
     gradient = jax.grad(lambda w: p.xi.g(w, lam, S))
@@ -171,8 +148,4 @@ def smoothness(p: Problem, w: Params, lam: Hyper, products: int = 20) -> Float[A
         v = jax.jvp(gradient, (w,), (v,))[1]
         return v, tree.norm(v)
 
-    return lax.fori_loop(0, products, body, (v, jnp.zeros((), tree.widest(w))))[1]
-
-
-def as_numpy(w: Params) -> Any:
-    return jax.tree.map(np.asarray, w)
+    return lax.fori_loop(0, PRODUCTS, body, (v, jnp.zeros((), tree.widest(w))))[1]

@@ -1,34 +1,33 @@
-"""Tables of examples: CSV, Parquet and NPZ, read as they are and written with two more columns.
-
-Nothing is ever overwritten: a file is written beside its place, whole, and then linked to its
-name, which fails if the name is taken.
-"""
+"""Tables of examples: CSV, Parquet and NPZ, read as they are and written with two more columns."""
 
 import csv
 import io
-import os
+import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.lib import format
+
+from ..._files import DataError, npz_arrays
 
 ADDED = ("weight", "suspect")
+LEAST, RATIO = 2**28, 50
+"""Bytes that every npz may unpack to, and how many times its own size a larger one may."""
 
 Write = Callable[[BinaryIO, np.ndarray, np.ndarray], None]
 
 
-class TableError(ValueError):
-    """A file that cannot be used as a table."""
-
-
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     """Columns under their names: lists of text, or arrays."""
 
     path: Path
+    names: Sequence[str]
+    """Of everything in the file, also of what is no column."""
     columns: Mapping[str, Sequence[str] | np.ndarray]
     places: Sequence[str]
     """Where each row stands, in words."""
@@ -39,45 +38,44 @@ class Table:
         return len(self.places)
 
 
-def read(path: str | os.PathLike) -> Table:
+def read(path: Path) -> TableFile:
     """Read a table; its kind is told by the end of its name."""
-    path = Path(path)
     kinds = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
     if path.suffix.lower() not in kinds:
-        raise TableError(f"{path} must end in .csv, .parquet or .npz.")
+        raise DataError(f"{path} must end in .csv, .parquet or .npz.")
     if not path.is_file():
-        raise TableError(f"{path} is not a file; give the path of a table.")
+        raise DataError(f"{path} is not a file; give the path of a table.")
     table = kinds[path.suffix.lower()](path)
     if not len(table):
-        raise TableError(f"{path} has no rows.")
+        raise DataError(f"{path} has no rows.")
     return table
 
 
-def _read_csv(path: Path) -> Table:
+def _read_csv(path: Path) -> TableFile:
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise TableError(
+        raise DataError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as such."
         ) from None
     records = list(_records(path, text))
     while records and not records[-1][2]:  # empty lines at the end
         records.pop()
     if not records:
-        raise TableError(f"{path} is empty.")
+        raise DataError(f"{path} is empty.")
     (_, head, names), body = records[0], records[1:]
     names = [name.removeprefix("\ufeff") for name in names]
     _distinct(path, names)
     for line, _, cells in body:
         if len(cells) != len(names):
-            raise TableError(
+            raise DataError(
                 f"{path}, line {line}, has {len(cells)} cells and the header {len(names)}; "
                 "mend or leave out the line."
             )
     columns = {name: [cells[j] for _, _, cells in body] for j, name in enumerate(names)}
     raw = [head, *(text for _, text, _ in body)]
     write = lambda file, weight, suspect: _write_csv(file, raw, weight, suspect)
-    return Table(path, columns, [f"line {line}" for line, _, _ in body], write)
+    return TableFile(path, names, columns, [f"line {line}" for line, _, _ in body], write)
 
 
 def _records(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
@@ -97,7 +95,7 @@ def _records(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
             line += len(taken)
             taken.clear()
     except csv.Error as error:
-        raise TableError(f"{path}, line {line}, cannot be read as CSV: {error}.") from None
+        raise DataError(f"{path}, line {line}, cannot be read as CSV: {error}.") from None
 
 
 def _delimiter(text: str) -> str:
@@ -115,7 +113,7 @@ def _write_csv(file: BinaryIO, raw: list[str], weight: np.ndarray, suspect: np.n
         file.write(line.encode("utf-8"))
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> TableFile:
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -125,7 +123,7 @@ def _read_parquet(path: Path) -> Table:
         table = parquet.read_table(path)
     except pyarrow.ArrowException as error:
         said = str(error).splitlines()[0].rstrip(".")
-        raise TableError(f"{path} cannot be read as Parquet: {said}.") from None
+        raise DataError(f"{path} cannot be read as Parquet: {said}.") from None
     _distinct(path, table.column_names)
     columns = {name: _arrow(path, name, table[name]) for name in table.column_names}
 
@@ -135,7 +133,7 @@ def _read_parquet(path: Path) -> Table:
             new = new.append_column(name, pyarrow.array(values))
         parquet.write_table(new, file)
 
-    return Table(path, columns, _numbered(table.num_rows), write)
+    return TableFile(path, table.column_names, columns, _numbered(table.num_rows), write)
 
 
 def _arrow(path: Path, name: str, column: Any) -> Sequence[str] | np.ndarray:
@@ -143,7 +141,7 @@ def _arrow(path: Path, name: str, column: Any) -> Sequence[str] | np.ndarray:
 
     if column.null_count:
         row = column.is_null().to_pylist().index(True)
-        raise TableError(f"{path}, row {row}, column {name!r}, is empty; fill or leave it out.")
+        raise DataError(f"{path}, row {row}, column {name!r}, is empty; fill or leave it out.")
     if types.is_boolean(column.type) or types.is_integer(column.type):
         return np.asarray(column.to_pylist())
     if types.is_floating(column.type):
@@ -151,17 +149,11 @@ def _arrow(path: Path, name: str, column: Any) -> Sequence[str] | np.ndarray:
     return [str(value) for value in column.to_pylist()]
 
 
-def _read_npz(path: Path) -> Table:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except Exception as error:  # zip, zlib, numpy and the OS each have their own
-        said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise TableError(f"{path} cannot be read as NPZ of plain arrays: {said}.") from None
+def _read_npz(path: Path) -> TableFile:
+    arrays = npz_arrays(path, limit=max(LEAST, RATIO * path.stat().st_size))
     given = next((name for name in ("X", "x") if name in arrays), None)
     if given is None or arrays[given].ndim < 2:
-        raise TableError(f"{path} has no array X with a row of features for each example.")
-    _distinct(path, list(arrays))
+        raise DataError(f"{path} has no array X with a row of features for each example.")
     n = len(arrays[given])
     flat = arrays[given].reshape(n, -1)
     flat = flat if flat.dtype.kind in "biuf" else flat.astype(str)
@@ -169,10 +161,13 @@ def _read_npz(path: Path) -> Table:
     columns |= {k: a for k, a in arrays.items() if k != given and a.shape == (n,)}
 
     def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
-        more: Any = arrays | dict(zip(ADDED, (weight, suspect), strict=True))
-        np.savez_compressed(file, **more)
+        added = dict(zip(ADDED, (weight, suspect), strict=True))
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, a in (arrays | added).items():  # numpy.savez refuses some names
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
+                    format.write_array(part, a, allow_pickle=False)
 
-    return Table(path, columns, _numbered(n), write)
+    return TableFile(path, list(arrays), columns, _numbered(n), write)
 
 
 def _numbered(n: int) -> list[str]:
@@ -180,35 +175,6 @@ def _numbered(n: int) -> list[str]:
 
 
 def _distinct(path: Path, names: Sequence[str]) -> None:
-    twice = [name for name in names if names.count(name) > 1]
+    twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
-        raise TableError(f"{path} has two columns named {twice[0]!r}; rename one.")
-
-
-def free(path: Path) -> None:
-    """Refuse a name that is taken, or that has no folder to stand in."""
-    if os.path.lexists(path):
-        raise TableError(f"{path} exists and is not overwritten; give another name.")
-    if not path.parent.is_dir():
-        raise TableError(f"{path.parent} is not a folder; make it, or give another name.")
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that is there, whole, when the block ends without an error; never over another."""
-    free(path)
-    beside = path.with_name(f".{os.getpid()}.new")
-    try:
-        with open(beside, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(beside, path)
-        except FileExistsError:
-            free(path)
-        except OSError:  # a file system without links
-            free(path)
-            os.rename(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+        raise DataError(f"{path} has two columns named {twice[0]!r}; rename one.")
