@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._errors.say import say_if_missed
 from .._loop import Back, back, forward, read_vjp, step_vjp, unroll
-from .._types import Context, Hyper, Params, Pull
+from .._types import Context, Hyper, Params, Pull, Time
 from .base import AbstractRule, Channel
 
 WINDOW = 3
@@ -133,12 +133,12 @@ def _look(before: Back, part: Hyper, after: Back) -> _Decay:
     return _Decay(terms, alphas, gains, gain, jnp.where(nothing, jnp.inf, relative))
 
 
-def _left(terms: Array, alphas: Array, gain: Array, rest: Int[Array, ""]) -> Float[Array, ""]:
-    """The sum of the terms of the `rest` steps that are to come, estimated.
+def _left(terms: Array, alphas: Array, gain: Array, steps: Time) -> Float[Array, ""]:
+    """The sum of the terms of the steps that are to come, estimated.
 
     Where lam acts rarely, a term may be as large as the largest gain makes it; else it is 0.
     """
-    rest = rest.astype(terms.dtype)
+    rest = jnp.asarray(steps, terms.dtype)
     rare = jnp.where(gain > 0, gain * (alphas[0] + _geometric(alphas, rest - 1)), 0.0)
     left = jnp.maximum(_geometric(terms, rest), rare)
     return jnp.where((rest == 0) | (alphas[0] == 0), jnp.zeros_like(left), left)

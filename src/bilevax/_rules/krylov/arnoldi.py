@@ -14,7 +14,7 @@ R <= m, where the plain scheme is exact for R < m only.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -126,8 +126,8 @@ class Powers(NamedTuple):
     """and how much of C_R, relative to it."""
     clipped: Bool[Array, ""]
     """Whether the cotangent as a whole had to be held back."""
-    each: Float[Array, "longest+1 m+1"] | None
-    """C_0, ..., C_R, and C_R after that; None where they are not wanted."""
+    each: Any
+    """C_0, ..., C_R, and C_R after that, [longest + 1, m + 1]; None where they are not wanted."""
 
 
 def powers(space: Space, R: Int[Array, ""], longest: int, swing: Swing, keep: bool) -> Powers:

@@ -83,7 +83,7 @@ def gather(
         drift_A=table(0),
         drift_B=table(1),
     )
-    return optax.tree.cast(evidence, C.dtype)
+    return jax.tree.map(lambda a: a.astype(C.dtype), evidence)
 
 
 def no_evidence(pieces: int, T: int, dtype: Any) -> Evidence:
