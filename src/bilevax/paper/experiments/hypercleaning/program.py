@@ -154,5 +154,5 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
                 evaluate=evaluate, evaluate_every=config.every,
                 callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
-            log.complete(result)
+            log.write(result)
         costs(records, f, xi, rules, lam, S, config.T, {"seed": config.seed})
