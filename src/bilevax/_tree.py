@@ -9,18 +9,6 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 
-def zeros(x: PyTree) -> PyTree:
-    return jax.tree.map(jnp.zeros_like, x)
-
-
-def add(x: PyTree, y: PyTree) -> PyTree:
-    return jax.tree.map(lambda a, b: a + b, x, y)
-
-
-def sub(x: PyTree, y: PyTree) -> PyTree:
-    return jax.tree.map(lambda a, b: a - b, x, y)
-
-
 def scale(c: Array | float, x: PyTree) -> PyTree:
     """c x, keeping the dtype of every leaf of x."""
     return jax.tree.map(lambda a: jnp.asarray(c, a.dtype) * a, x)
@@ -101,14 +89,6 @@ def widest(x: PyTree, *least: Any) -> Any:
     dtypes = [*(a.dtype for a in jax.tree.leaves(x)), *least]
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*dtypes) if dtypes else jnp.result_type(float)
-
-
-def cast(x: PyTree, dtype: Any) -> PyTree:
-    return jax.tree.map(lambda a: a.astype(dtype), x)
-
-
-def cast_like(x: PyTree, y: PyTree) -> PyTree:
-    return jax.tree.map(lambda a, b: a.astype(b.dtype), x, y)
 
 
 def inexact(x: PyTree) -> PyTree:

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import lineax as lx
+import optax
 import pytest
 
 import bilevax as bx
@@ -48,7 +49,7 @@ class Broken(bx.AbstractRule):
         if self.spoil == "doubled":
             return w, lambda alpha: (tree.scale(2.0, pull(alpha)[0]), {})
         if self.spoil == "constant":
-            return w, lambda alpha: (tree.add(pull(alpha)[0], tree.scale(1e-3, lam)), {})
+            return w, lambda alpha: (optax.tree.add(pull(alpha)[0], tree.scale(1e-3, lam)), {})
         if self.spoil == "norm":
             size = lambda alpha: tree.norm(alpha) / tree.norm(w)
             return w, lambda alpha: (tree.scale(size(alpha), pull(w)[0]), {})

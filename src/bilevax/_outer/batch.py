@@ -105,7 +105,8 @@ def _sum(problem: OuterProblem, lam, w, tau, S):
 
     def body(total, x):
         terms, w = together(x)
-        return tree.add(total, jax.tree.map(lambda a: jnp.sum(a, axis=0, dtype=a.dtype), terms)), w
+        terms = jax.tree.map(lambda a: jnp.sum(a, axis=0, dtype=a.dtype), terms)
+        return optax.tree.add(total, terms), w
 
     slices = jax.tree.map(lambda a: a.reshape(n // width, width, *a.shape[1:]), (w, S))
     form, _ = jax.eval_shape(one, jax.tree.map(lambda a: a[0, 0], slices))

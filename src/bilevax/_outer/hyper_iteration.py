@@ -104,7 +104,7 @@ def hyper_iteration(
     better = value < state.smallest
     new = OuterState(
         lam,
-        tree.cast_like(tree.strong(opt), state.opt),
+        optax.tree.cast_like(tree.strong(opt), state.opt),
         means.w,
         state.tau + 1,
         jnp.where(better, value, state.smallest),

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
+import optax
 from jax import lax
 from jaxtyping import Array, Bool, PyTree
 
@@ -59,16 +60,17 @@ class Implicit(AbstractRule):
             # lineax takes a direction for singular when its curvature is below 100 eps M, an
             # absolute number that flat but regular problems are below: solve with large * A.
             at_end, pull_residual = jax.vjp(residual, x, lam)
-            wide = lambda u: tree.cast(u, tree.widest(x))  # lineax wants one dtype
+            wide = lambda u: optax.tree.cast(u, tree.widest(x))  # lineax wants one dtype
             large = 1 / float(jnp.finfo(tree.widest(x)).eps)
-            transpose = lambda u: tree.scale(large, wide(pull_residual(tree.cast_like(u, x))[0]))
+            back = lambda u: pull_residual(optax.tree.cast_like(u, x))
+            transpose = lambda u: tree.scale(large, wide(back(u)[0]))
             operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
             alpha = wide(pull_read(alpha)[0])
             if isinstance(self.solver, lx.Cholesky):  # reads half of the matrix
                 skew = _skew(operator, alpha)[None]
                 alpha = outcome.finite(alpha, skew, [outcome.not_symmetric(self)])
             u, steps = self._solve(operator, alpha, tree.all_finite(x))
-            h = tree.scale(-large, pull_residual(tree.cast_like(u, x))[1])
+            h = tree.scale(-large, back(u)[1])
             return h, {"steps": steps, "residual": tree.norm(at_end)}
 
         return w, pull
@@ -134,7 +136,7 @@ class Neumann(AbstractRule):
             def body(_, carry):
                 power, total = carry
                 power, _ = step(power)  # A^k alpha
-                return power, tree.add(total, power)
+                return power, optax.tree.add(total, power)
 
             alpha = pull_read(alpha)
             _, total = lax.fori_loop(0, self.K - 1, body, (alpha, alpha))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -80,7 +81,7 @@ def _norm_B(xi, lam: Hyper, S: Context, s: State, t: Time, rounds: int = 8) -> F
 
     def body(_, carry):
         v = push(unit(pull(carry[0])[1]))
-        return tree.cast_like((unit(v), tree.norm(v)), carry)
+        return optax.tree.cast_like((unit(v), tree.norm(v)), carry)
 
     x = tree.inexact(s)
     start = unit(tree.normal(jax.random.key(1), x)), jnp.zeros((), tree.widest(x))

@@ -162,9 +162,9 @@ def _check_one_step(rule: AbstractRule) -> None:
     """g = |w - lam|^2 / 2 with step 1 reaches w = lam at once: A = 0, B = I, h = alpha."""
     lam = {"a": jnp.asarray([0.5, -1.0]), "b": jnp.asarray(2.0)}
     square = lambda x: tree.dot(x, x) / 2
-    g = lambda w, lam, S: square(tree.sub(w, lam))
+    g = lambda w, lam, S: square(optax.tree.sub(w, lam))
     f = lambda w, lam, S: square(w)
-    xi = Descent(g, constant(tree.zeros(lam)), optax.sgd(1.0))
+    xi = Descent(g, constant(optax.tree.zeros_like(lam)), optax.sgd(1.0))
     out = hypergradient(f, xi, rule, T=6)(lam)
     _same(out.w, lam, f"{rule!r}: w_T of an inner loop that converges in one step")
     _same(out.h, lam, f"{rule!r}: hypergradient of an inner loop that converges in one step")
@@ -184,7 +184,7 @@ def _check_transforms(rule: AbstractRule, p: Problem, want: PyTree, linear: bool
     def by_solve(lam):
         w, _ = both(lam, want)
         alpha, direct = jax.grad(p.f, (0, 1))(w, lam, p.S)
-        return tree.add(direct, both(lam, alpha)[1])
+        return optax.tree.add(direct, both(lam, alpha)[1])
 
     _check_pullback(lambda alpha: both(p.lam, alpha), p.lam, want, label, linear)
     stack = lambda x, y: jax.tree.map(lambda a, b: jnp.stack([a, b]), x, y)
@@ -210,11 +210,11 @@ def _check_pullback(
     pull = lambda alpha: both(alpha)[1]
     _same(w, want, label + "w_T")
     _same_form(once, lam, label + "the cotangent of lam")
-    _same(pull(tree.zeros(w)), tree.zeros(lam), label + "pull(0)")
+    _same(pull(optax.tree.zeros_like(w)), optax.tree.zeros_like(lam), label + "pull(0)")
     _same(pull(tree.scale(3.0, alpha)), tree.scale(3.0, once), label + "pull(3 alpha)")
     if linear:
-        total = tree.add(once, pull(beta))
-        _same(pull(tree.add(alpha, beta)), total, label + "pull(alpha + beta)")
+        total = optax.tree.add(once, pull(beta))
+        _same(pull(optax.tree.add(alpha, beta)), total, label + "pull(alpha + beta)")
 
 
 def _same_form(got: PyTree, want: PyTree, what: str) -> None:

@@ -1,0 +1,170 @@
+"""Old names and places, what f may return, and where sentences stand."""
+
+import ast
+import gc
+import importlib
+import pathlib
+import sys
+import warnings
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from oracle import assert_close
+
+import bilevax as bx
+from bilevax import _moved, extend
+from bilevax._compile import weak_jit
+
+SOURCE = pathlib.Path(bx.__file__).parent
+CORE = ["_dynamics", "_loop.py", "_rules", "_hypergradient.py", "_visible.py", "_flow.py"]
+CORE += ["_compile.py", "_outer", "diagnostics"]
+
+
+def files(*rooms):
+    for room in rooms:
+        path = SOURCE / room
+        yield from [path] if path.suffix else sorted(path.rglob("*.py"))
+
+
+@pytest.mark.parametrize("old", _moved.NAMES)
+def test_an_old_name_works_and_says_the_new_one(old):
+    with pytest.warns(DeprecationWarning, match=rf"bilevax\.{old} is now bilevax\."):
+        found = getattr(bx, old)
+    assert found.__name__ == _moved.NAMES[old].split(".")[-1]
+
+
+@pytest.mark.parametrize("old", _moved.MODULES)
+def test_an_old_module_works_and_says_the_new_one(old):
+    sys.modules.pop(old, None)
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {_moved.MODULES[old]}"):
+        found = importlib.import_module(old)
+    assert found is importlib.import_module(_moved.MODULES[old])
+
+
+def test_a_name_that_never_was_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'bilevax' has no attribute 'Revers'"):
+        bx.Revers  # noqa: B018
+
+
+def test_there_are_about_thirty_names():
+    public = [n for n in vars(bx) if not n.startswith("_") and n[0].isalpha()]
+    names = [n for n in public if not isinstance(getattr(bx, n), type(sys))]
+    assert len(names) <= 36
+    assert {"Channel", "Equilibrium", "parse_rule"} <= set(vars(extend)) - set(names)
+
+
+def test_f_may_return_more_than_its_value():
+    xi = bx.Descent(
+        lambda w, lam, S: jnp.sum((w - lam) ** 2), bx.constant(jnp.zeros(2)), optax.sgd(0.1)
+    )
+    plain = lambda w, lam, S: jnp.sum(w**2)
+    both = lambda w, lam, S: (plain(w, lam, S), {"size": jnp.max(w)})
+    run = lambda f, **kw: bx.hypergradient(f, xi, bx.Reverse(K=3), T=5, **kw)(jnp.ones(2))
+    (value, aux), h, w, _ = run(both, has_aux=True)
+    want = run(plain)
+    assert_close((value, h, w), (want.value, want.h, want.w))
+    assert_close(aux, {"size": jnp.max(want.w)})
+    with pytest.raises(TypeError, match="has_aux=True says that f returns a pair"):
+        run(plain, has_aux=True)
+
+
+class Halving(bx.AbstractDynamics):
+    """An algorithm of one's own: three methods, and `at` for warm starts."""
+
+    first: jax.Array
+
+    def start(self, lam, S):
+        return self.first
+
+    def advance(self, s, lam, S, t):
+        return (s + lam) / 2
+
+    def read(self, s):
+        return s
+
+    def at(self, w):
+        return Halving(w)
+
+
+def test_an_algorithm_of_ones_own_is_prepared_and_warm_started():
+    xi = bx.Prepared(lambda lam, S: 3.0 * lam, Halving(jnp.zeros(2)))
+    f = lambda w, lam, S: jnp.sum((w - 1.0) ** 2)
+    out = bx.hypergradient(f, xi, bx.Reverse(), T=2)(jnp.ones(2))
+    assert_close(out.w, 2.25 * jnp.ones(2))
+    assert_close(out.h, 2 * 1.25 * 2.25 * jnp.ones(2))
+    result = bx.minimize(
+        f, xi, bx.Reverse(), jnp.ones(2), T=2, steps=30, optimizer=optax.sgd(0.05), warm_start=True
+    )
+    assert_close(3.0 * result.lam, jnp.ones(2), 0.05)
+
+
+def test_rules_and_outer_loop_name_no_inner_algorithm():
+    for path in files("_rules", "_outer", "_loop.py", "_hypergradient.py", "_visible.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                names = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+                assert not names & {"Descent", "Dynamics", "Prepared"}, path
+
+
+def test_sentences_to_the_user_stand_in_errors():
+    """No exception is made from a text, and no warning given, in any other file of the core."""
+    for path in files(*CORE):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                texts = (ast.JoinedStr, ast.Constant, ast.BinOp)
+                told = [a for a in node.exc.args if isinstance(a, texts)]
+                assert not [a for a in told if not isinstance(getattr(a, "value", ""), int)], path
+            assert not (isinstance(node, ast.Attribute) and ast.unparse(node) == "warnings.warn"), (
+                path
+            )
+
+
+def maps():
+    return pathlib.Path("/proc/self/maps").read_bytes().count(b"\n")
+
+
+RULES = [
+    bx.Reverse(segment=2),
+    bx.Forward(),
+    bx.Implicit(),
+    bx.Krylov(1, 3),
+    bx.AdaptiveReverse(0.1, 5),
+]
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/maps").exists(), reason="needs /proc")
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_programs_go_with_the_functions_they_were_made_of(rule):
+    def once():
+        g = lambda w, lam, S: jnp.sum((w - lam) ** 2) / 2
+        xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.5))
+        hg = bx.hypergradient(lambda w, lam, S: jnp.sum(w**2), xi, rule, T=5)
+        jax.block_until_ready(hg(jnp.ones(2)))
+        jax.grad(lambda lam: jnp.sum(bx.solve(xi, lam, T=5, rule=rule)))(jnp.ones(2))
+
+    counts = []
+    for _ in range(20):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bx.ToleranceWarning)
+            once()
+            jax.effects_barrier()
+        gc.collect()
+        counts.append(maps())
+    assert counts[-1] <= counts[1] + 8
+
+
+def test_equal_functions_compile_once():
+    traced = []
+
+    @weak_jit
+    def double(f, x):
+        traced.append(1)
+        return 2 * f(x)
+
+    f = jnp.sin
+    assert_close(double(f, jnp.ones(2)), double(f, jnp.ones(2)))
+    assert len(traced) == 1
+    double(jnp.cos, jnp.ones(2))
+    assert len(traced) == 2
