@@ -108,7 +108,7 @@ def _zoo(T: int, dtype: DTypeLike) -> list[Problem]:
     return [
         problems.quadratic(T=T),
         problems.hyper_representation(T=T).with_inner(adam),
-        problems.reweighting(T=T).with_inner(optax.sgd(0.2, momentum=0.5), in_turn(20)),
+        problems.reweighting(T=T).with_inner(optax.sgd(0.2, momentum=0.5), problems.minibatch(20)),
         _heavy_ball(T),
     ]
 
