@@ -1,10 +1,12 @@
 """FewShotLearner learns new characters from one drawing, travels, and says what it needs."""
 
+import json
 import os
 
 import jax
 import numpy as np
 import pytest
+from memory_maps import added
 from sklearn.base import clone
 
 import bilevax as bx
@@ -73,6 +75,23 @@ def test_a_learner_is_saved_whole_or_not_at_all(learner, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         learner.save(path)
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["learner.npz"]
+
+
+def test_a_file_that_claims_a_huge_network_takes_no_memory(learner, tmp_path):
+    with np.load(learner.save(tmp_path / "l.npz")) as whole:
+        arrays = {name: whole[name] for name in whole}
+    settings = json.loads(str(arrays["settings"])) | {"filters": 10**9}
+    np.savez(tmp_path / "huge.npz", **arrays | {"settings": np.array(json.dumps(settings))})
+    with pytest.raises(ValueError, match="is not a file that FewShotLearner.save wrote"):
+        FewShotLearner.load(tmp_path / "huge.npz")
+
+
+@pytest.mark.slow
+def test_many_fits_share_one_program():
+    small = lambda i: FewShotLearner(
+        filters=2, T=2, steps=1, batch=1, rho=0.1 + i, hyper_rate=0.1 / (i + 1)
+    )
+    assert added(lambda i: small(i).fit(TASKS).adapt(ONE, TWO).predict(ONE)) == 0
 
 
 def test_strange_files(learner, tmp_path):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import joblib
 import numpy as np
 import pytest
+from memory_maps import added
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -123,14 +124,43 @@ def test_any_labels(labels):
     assert found.decision_function(x).shape == (40,)
 
 
+X, Y, TRUTH = two_classes(("a", "b"))
+
+
+def fit_small(**settings):
+    """Of one shape, so that all of them share what is compiled."""
+    return HyperCleaner(**FAST | settings).fit(X, Y, X[1::2], TRUTH[1::2])
+
+
 def test_goes_on_where_it_stopped(tmp_path):
-    x, y, truth = two_classes((0, 1))
-    fit = lambda **more: HyperCleaner(**FAST | more).fit(x, y, x, truth)
-    fit(steps=4, checkpoint_dir=tmp_path)
-    longer = fit(steps=8, checkpoint_dir=tmp_path)
-    assert (longer.lam_ == fit(steps=8).lam_).all() and len(longer.history_["value"]) == 8
-    with pytest.raises(bx.CheckpointMismatchError, match="T"):
-        fit(steps=8, T=21, checkpoint_dir=tmp_path)
+    fit_small(steps=4, checkpoint_dir=tmp_path)
+    longer = fit_small(steps=8, checkpoint_dir=tmp_path)
+    assert (longer.lam_ == fit_small(steps=8).lam_).all() and len(longer.history_["value"]) == 8
+
+
+OTHERS = {"T": 21, "weight_decay": 0.001001, "learning_rate": 0.999, "hyper_rate": 0.1001}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    fit_small(checkpoint_dir=folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_run_is_not_taken_for_this_one(name, saved):
+    with pytest.raises(bx.CheckpointMismatchError):
+        fit_small(checkpoint_dir=saved, **{name: OTHERS[name]})
+
+
+def test_many_fits_share_one_program():
+    other = lambda i: {
+        "weight_decay": 0.001 * i,
+        "hyper_rate": 0.1 + i,
+        "learning_rate": 1 / (i + 1),
+    }
+    assert added(lambda i: fit_small(**other(i))) == 0
 
 
 def with_nan(x):
@@ -139,7 +169,6 @@ def with_nan(x):
     return x
 
 
-X, Y, TRUTH = two_classes(("a", "b"))
 WRONG = {
     "nothing trusted": ((X, Y), "X_trusted and y_trusted must be given"),
     "no labels": ((X, Y, X), "y_trusted must be given"),
@@ -176,7 +205,7 @@ def test_what_is_wrong_is_said(args, text):
 )
 def test_wrong_settings(settings, text):
     with pytest.raises((TypeError, ValueError), match=text):
-        HyperCleaner(**FAST | settings).fit(X, Y, X, TRUTH)
+        fit_small(**settings)
 
 
 def test_sparse_is_refused():

@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from memory_maps import added
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import bilevax as bx
@@ -56,11 +56,37 @@ def test_answers_are_consistent(model):
     assert (copy.predict_proba(X_TEST) == p).all()
 
 
-def test_a_validation_set(model):
-    given = clone(model).set_params(**FAST).fit(X[:40], Y[:40], X[40:], Y[40:])
+def fit_small(**settings):
+    """Of one shape, so that all of them share what is compiled."""
+    return TaskInteraction(**FAST | settings).fit(X[:40], Y[:40], X[40:], Y[40:])
+
+
+def test_a_validation_set():
+    given = fit_small()
     assert given.held_out_ is None and given.score(X_TEST, Y_TEST) > 0.4
-    alone = clone(given).set_params(refit=False).fit(X[:40], Y[:40], X[40:], Y[40:])
+    alone = fit_small(refit=False)
     assert (alone.interaction_ == given.interaction_).all() and (alone.w_ != given.w_).any()
+
+
+OTHERS = {"T": 21, "start": 0.001001, "learning_rate": 0.501, "hyper_rate": 0.1001}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    fit_small(checkpoint_dir=folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_run_is_not_taken_for_this_one(name, saved):
+    with pytest.raises(bx.CheckpointMismatchError):
+        fit_small(checkpoint_dir=saved, **{name: OTHERS[name]})
+
+
+def test_many_fits_share_one_program():
+    other = lambda i: {"start": 0.001 + i, "hyper_rate": 0.1 + i, "learning_rate": 0.1 / (i + 1)}
+    assert added(lambda i: fit_small(**other(i))) == 0
 
 
 def test_picture(model):
@@ -112,7 +138,7 @@ def test_what_is_wrong_is_said(args, text):
 )
 def test_wrong_settings(settings, text):
     with pytest.raises((TypeError, ValueError), match=text):
-        TaskInteraction(**FAST | settings).fit(X, Y)
+        fit_small(**settings)
 
 
 def test_sparse_is_refused():

@@ -133,6 +133,7 @@ def test_work_follows_the_depth_not_the_limit():
         (lambda: bx.Krylov(head=-1), "head must be at least 0"),
         (lambda: bx.AdaptiveKrylov(rtol=0), "rtol must be positive"),
         (lambda: bx.AdaptiveKrylov(max_pieces=0), "max_pieces must be at least 1"),
+        (lambda: bx.AdaptiveKrylov(max_pieces=5), "must be a power of two, got 5: give 4 or 8"),
         (lambda: bx.AdaptiveKrylov(max_rank=0), "max_rank must be at least 1"),
     ],
 )
@@ -145,7 +146,7 @@ def test_bad_kinds():
     with pytest.raises(TypeError, match="rtol must be a Python float, got '0.1'"):
         bx.AdaptiveReverse("0.1", 5)
     p = CASES["quadratic"]
-    with pytest.raises(ValueError, match=r"looks K = 7 steps back, but the inner loop has only"):
+    with pytest.raises(ValueError, match=r"takes K \+ head = 7 steps exactly, but the inner"):
         bx.hypergradient(p.f, p.xi, bx.Krylov(K=4, head=3), T=6)(p.lam, p.S)
 
 

@@ -16,7 +16,7 @@ import bilevax as bx
 from bilevax import problems
 from bilevax._rules.krylov import path as _krylov_path
 from bilevax._rules.krylov import rule as _krylov
-from bilevax._rules.krylov.arnoldi import begin, grow, power_sum
+from bilevax._rules.krylov.arnoldi import Swing, begin, grow, powers
 from bilevax.testing import check_rule
 
 
@@ -257,13 +257,14 @@ def test_powers_of_a_swinging_loop_alternate():
     Q = np.asarray(space.Q)[:3]
     inside = np.zeros((5, 5))
     inside[:3, :3] = Q @ D @ Q.T
-    sums, last, _ = power_sum(space, jnp.asarray(6), 8, jnp.asarray(inside), jnp.asarray(-1.0))
+    swing = Swing(jnp.zeros(5), jnp.asarray(inside), jnp.zeros(3), jnp.asarray(-1.0))
+    got = powers(space, jnp.asarray(6), 8, swing, keep=False)
     c, plain, signed = np.ones(3), 0.0, 0.0
     for i in range(6):
         sign = 1.0 if i % 2 else -1.0
         plain, signed, c = plain + c, signed + sign * c, (A + sign * D) @ c
-    for got, want in ((sums[0], plain), (sums[1], signed), (last, c)):
-        assert_close(jnp.asarray(np.asarray(got)[:3] @ Q), jnp.asarray(want))
+    for sums, want in ((got.total, plain), (got.swung, signed), (got.end, c)):
+        assert_close(jnp.asarray(np.asarray(sums)[:3] @ Q), jnp.asarray(want))
 
 
 def test_expanding_pieces_are_said():

@@ -3,39 +3,32 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import optax
-from jaxtyping import PyTree
+from jax.tree_util import Partial
+
+Make = Callable[..., optax.GradientTransformation]
 
 
-class _Init(eqx.Module):
-    make: Callable[..., optax.GradientTransformation]
-    settings: tuple
-
-    def __call__(self, lam: PyTree) -> Any:
-        return self.make(*self.settings).init(lam)
-
-
-class _Update(eqx.Module):
-    make: Callable[..., optax.GradientTransformation]
-    settings: tuple
-
-    def __call__(self, h: PyTree, state: Any, lam: PyTree = None, **more: Any) -> Any:
-        return optax.with_extra_args_support(self.make(*self.settings)).update(
-            h, state, lam, **more
-        )
-
-
-def with_arrays(
-    make: Callable[..., optax.GradientTransformation], *settings: Any
-) -> optax.GradientTransformationExtraArgs:
+def with_arrays(make: Make, *settings: Any) -> optax.GradientTransformationExtraArgs:
     """make(*settings), made again wherever it is used; `make` is a function of a module.
 
     `optax.adam(0.1)` is a closure: another one, even of the same rate, compiles again.
     """
-    return optax.GradientTransformationExtraArgs(_Init(make, settings), _Update(make, settings))
+    return optax.GradientTransformationExtraArgs(
+        Partial(_init, make, settings), Partial(_update, make, settings)
+    )
 
 
 def adam(rate: float) -> optax.GradientTransformationExtraArgs:
     return with_arrays(optax.adam, jnp.asarray(rate, jnp.float32))
+
+
+def _init(make: Make, settings: tuple, params: Any) -> Any:
+    return make(*settings).init(params)
+
+
+def _update(
+    make: Make, settings: tuple, updates: Any, state: Any, params: Any = None, **more: Any
+) -> Any:
+    return optax.with_extra_args_support(make(*settings)).update(updates, state, params, **more)

@@ -21,12 +21,17 @@ def write(path: Path, settings: dict[str, int], lam: Hyper) -> Path:
 
 
 def read(path: Path) -> tuple[dict[str, int], dict[str, np.ndarray]]:
-    arrays = npz_arrays(path)
+    """Settings and arrays. The file is not compressed: it holds no more than its size."""
+    arrays = npz_arrays(path, limit=2 * path.stat().st_size)
     try:
         settings = json.loads(str(arrays.pop(SETTINGS)))
-        return {k: int(settings[k]) for k in ("T", "filters", "ways", "size")}, arrays
+        settings = {k: int(settings[k]) for k in ("T", "filters", "ways", "size")}
+        sizes = arrays["c.linear.kernel"].shape
     except (KeyError, TypeError, ValueError) as error:
         raise _strange(path) from error
+    if min(settings.values()) < 1 or sizes != (settings["filters"], settings["ways"]):
+        raise _strange(path)
+    return settings, arrays
 
 
 def fill(form: Hyper, arrays: dict[str, np.ndarray], path: Path) -> Hyper:

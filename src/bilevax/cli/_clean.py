@@ -13,6 +13,7 @@ def clean(
     out: Annotated[Path, typer.Option("--out", "-o", help="The table to write, with weights.")],
     label: Annotated[str, typer.Option(help="The column (or array) of labels.")] = "y",
     ignore: Annotated[list[str] | None, typer.Option(help="A column not to learn from.")] = None,
+    missing: Annotated[str | None, typer.Option(help="Fill empty numbers: mean, median.")] = None,
     page: Annotated[Path | None, typer.Option(help="The page. Default: OUT with .html.")] = None,
     image: Annotated[bool, typer.Option("--image", help="Show rows as square pictures.")] = False,
     steps: Annotated[int, typer.Option(min=1, help="Hyper-iterations.")] = 50,
@@ -33,7 +34,7 @@ def clean(
     page = out.with_suffix(".html") if page is None else page
     folder = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
     _require_run(folder, resume)
-    job = prepare(table, trusted, out, page, label, ignore or [], image)
+    job = prepare(table, trusted, out, page, label, ignore or [], image, missing)
     cleaner = HyperCleaner(
         steps=steps,
         random_state=seed,

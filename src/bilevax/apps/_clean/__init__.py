@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,9 @@ def prepare(
     out: Path,
     page: Path,
     label: str,
-    ignore: Collection[str],
-    image: bool,
+    ignore: Collection[str] = (),
+    image: bool = False,
+    missing: str | None = None,
 ) -> Job:
     """Everything that can be wrong is found here, before any work."""
     if out.suffix.lower() != table.suffix.lower():
@@ -46,9 +47,9 @@ def prepare(
     for path in (out, page):
         _require_free(path)
     rows, checked = read(table), read(trusted)
-    data = examples(rows, checked, label, ignore)
+    data = examples(rows, checked, label, ignore, missing)
     if image and not data.numeric:
-        raise DataError(f"--image needs features that are numbers, and {table} has text.")
+        raise DataError(f"--image needs features that are numbers, and {table} has others.")
     return Job(rows, checked, data, out, page, side(data.x.shape[1]) if image else None)
 
 
@@ -79,6 +80,7 @@ def _summary(job: Job, cleaner: HyperCleaner) -> Summary:
         len(job.trusted),
         int(suspect.sum()),
         [count(c) for c in cleaner.classes_],
+        job.data.columns,
         max(0, len(job.data.features) - MOST_CELLS) if job.side is None else 0,
     )
 
@@ -101,6 +103,10 @@ def _finding(job: Job, cleaner: HyperCleaner, i: int, p: np.ndarray) -> Finding:
         str(cleaner.classes_[p.argmax()]),
         float(p.max()),
         float(cleaner.weights_[i]),
-        [(name, str(job.table.columns[name][i])) for name in names],
+        [(name, _text(job.table.columns[name][i])) for name in names],
         None if job.side is None else job.data.x[i].reshape(job.side, job.side),
     )
+
+
+def _text(cell: Any) -> str:
+    return f"{cell:.6g}" if isinstance(cell, np.floating) else str(cell)

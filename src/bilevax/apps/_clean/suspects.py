@@ -3,7 +3,8 @@
 import base64
 import io
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -63,6 +64,8 @@ class Summary(NamedTuple):
     suspect: int
     classes: Sequence[tuple[str, int, int]]
     """Label, rows with it, suspect ones among them."""
+    columns: Mapping[str, str]
+    """How each column was used, in words."""
     hidden: int
     """Columns that are not shown."""
 
@@ -72,6 +75,7 @@ def page(summary: Summary, findings: Sequence[Finding]) -> str:
     body = _head(summary) + _classes(summary) + _above(summary, len(findings))
     if findings:
         body += _table(findings) if findings[0].pixels is None else _cards(findings)
+    body += _columns(summary)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -103,6 +107,21 @@ def _classes(s: Summary) -> str:
     return (
         '<h2>By label</h2><div class="wide"><table><tr><th>label</th><th class="n">rows</th>'
         f'<th class="n">suspect</th><th class="n">part</th><th></th></tr>{rows}</table></div>'
+    )
+
+
+def _columns(s: Summary) -> str:
+    names = defaultdict(list)
+    for name, how in s.columns.items():
+        names[how].append(name)
+    rows = "".join(
+        f'<tr><td>{escape(how)}</td><td class="n">{len(which):,}</td>'
+        f"<td>{escape(_cut(', '.join(which)))}</td></tr>"
+        for how, which in names.items()
+    )
+    return (
+        '<h2>How columns were read</h2><div class="wide"><table><tr><th>as</th>'
+        f'<th class="n">columns</th><th>which</th></tr>{rows}</table></div>'
     )
 
 

@@ -65,7 +65,7 @@ def _read_csv(path: Path) -> TableFile:
         raise DataError(f"{path} is empty.")
     (_, head, names), body = records[0], records[1:]
     names = [name.removeprefix("\ufeff") for name in names]
-    _distinct(path, names)
+    require_distinct(path, names)
     for line, _, cells in body:
         if len(cells) != len(names):
             raise DataError(
@@ -124,8 +124,8 @@ def _read_parquet(path: Path) -> TableFile:
     except pyarrow.ArrowException as error:
         said = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{path} cannot be read as Parquet: {said}.") from None
-    _distinct(path, table.column_names)
-    columns = {name: _arrow(path, name, table[name]) for name in table.column_names}
+    require_distinct(path, table.column_names)
+    columns = {name: _arrow(table[name]) for name in table.column_names}
 
     def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
         new = table
@@ -136,17 +136,16 @@ def _read_parquet(path: Path) -> TableFile:
     return TableFile(path, table.column_names, columns, _numbered(table.num_rows), write)
 
 
-def _arrow(path: Path, name: str, column: Any) -> Sequence[str] | np.ndarray:
+def _arrow(column: Any) -> Sequence[str] | np.ndarray:
+    """Numbers with NaN, or texts with "", where there is nothing."""
     import pyarrow.types as types
 
-    if column.null_count:
-        row = column.is_null().to_pylist().index(True)
-        raise DataError(f"{path}, row {row}, column {name!r}, is empty; fill or leave it out.")
+    values = column.to_pylist()
     if types.is_boolean(column.type) or types.is_integer(column.type):
-        return np.asarray(column.to_pylist())
+        return np.asarray(values, float) if column.null_count else np.asarray(values)
     if types.is_floating(column.type):
-        return np.asarray(column.to_pylist(), float)
-    return [str(value) for value in column.to_pylist()]
+        return np.asarray(values, float)
+    return ["" if value is None else str(value) for value in values]
 
 
 def _read_npz(path: Path) -> TableFile:
@@ -174,7 +173,7 @@ def _numbered(n: int) -> list[str]:
     return [f"row {i}" for i in range(n)]
 
 
-def _distinct(path: Path, names: Sequence[str]) -> None:
+def require_distinct(path: Path, names: Sequence[str]) -> None:
     twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
         raise DataError(f"{path} has two columns named {twice[0]!r}; rename one.")
