@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 from bilevax import _tree as tree
 from bilevax.testing import unrolled
 
-__all__ = ["assert_close", "exact", "finite_difference", "partial_sums"]
+__all__ = ["assert_close", "exact", "finite_difference", "in_turn", "partial_sums"]
 
 
 def exact(problem):
@@ -63,6 +63,19 @@ def partial_sums(problem):
     start = lambda v: ravel_pytree(tree.inexact(xi.start(to_lam(v), S)))[0]
     sums.append(h + np.asarray(jax.jacobian(start)(v)).T @ alpha)
     return [to_lam(jnp.asarray(h)) for h in sums]
+
+
+def in_turn(size):
+    """A `sample` that takes other rows of S["train"] in each step, and draws nothing: random
+    numbers take longer to compile than the step.
+    """
+
+    def sample(S, t):
+        rows = jax.tree.leaves(S["train"])[0].shape[0]
+        index = (5 * t + jnp.arange(size, dtype=jnp.int32)) % rows
+        return S | {"train": jax.tree.map(lambda a: a[index], S["train"])}
+
+    return sample
 
 
 def assert_close(got, want, rtol=1e-10):

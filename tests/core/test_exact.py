@@ -5,12 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from oracle import assert_close, exact, finite_difference
+from oracle import assert_close, exact, finite_difference, in_turn
 
 import bilevax as bx
 from bilevax import _tree as tree
 from bilevax import problems
-from bilevax.testing._battery import in_turn
 
 T = 4  # with segments of 3: a whole one and a rest
 

@@ -6,11 +6,10 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import assert_close, exact, partial_sums
+from oracle import assert_close, exact, in_turn, partial_sums
 
 import bilevax as bx
 from bilevax import problems
-from bilevax.testing._battery import in_turn
 
 T = 4
 

@@ -16,7 +16,6 @@ from .._dynamics import Descent, Dynamics, constant
 from .._hypergradient import hypergradient, solve
 from .._loop import unroll
 from .._rules.base import AbstractRule
-from .._types import Context, Time
 from ..problems import Problem
 
 
@@ -108,22 +107,9 @@ def _zoo(T: int, dtype: DTypeLike) -> list[Problem]:
     return [
         problems.quadratic(T=T),
         problems.hyper_representation(T=T).with_inner(adam),
-        problems.reweighting(T=T).with_inner(optax.sgd(0.2, momentum=0.5), in_turn(20)),
+        problems.reweighting(T=T).with_inner(optax.sgd(0.2, momentum=0.5), problems.minibatch(20)),
         _heavy_ball(T),
     ]
-
-
-def in_turn(size: int) -> Callable[[Context, Time], Context]:
-    """A `sample` that takes other rows of S["train"] in each step, and draws nothing: random
-    numbers take longer to compile than the step.
-    """
-
-    def sample(S: Context, t: Time) -> Context:
-        rows = jax.tree.leaves(S["train"])[0].shape[0]
-        index = (5 * t + jnp.arange(size, dtype=jnp.int32)) % rows
-        return S | {"train": jax.tree.map(lambda a: a[index], S["train"])}
-
-    return sample
 
 
 @functools.cache
