@@ -21,8 +21,8 @@ import numpy as np
 from jax import lax
 
 import bilevax as bx
-from bilevax.paper.experiments import hypercleaning as cleaning
-from bilevax.paper.experiments._corrupt import Corrupted
+from bilevax.paper.experiments.hypercleaning import program as cleaning
+from bilevax.paper.experiments.hypercleaning.corrupt import Corrupted
 
 OUT = Path(__file__).parent.parent / "results" / "hypercleaning" / "speed.json"
 RULES = ("Reverse(K=1)", "Reverse(K=5)", "Krylov(2, 4)", "Reverse(K=25)", "Reverse(K=100)")
@@ -49,7 +49,7 @@ def product(A):
 
 
 def main():
-    config = cleaning.Config.paper()
+    config = cleaning.Config()
     xi, lam, S = cleaning.problem(data(), config)
     forward = lambda lam, S: cleaning.f(bx.solve(xi, lam, S, T=T), lam, S)
     programs = {"reads": (jax.jit(reads), (S,)), "forward": (jax.jit(forward), (lam, S))}

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 import bilevax as bx
-from bilevax.paper.experiments import configure, hypercleaning
+from bilevax.paper.experiments.hypercleaning import program as hypercleaning
 
 OUT = Path(__file__).parent.parent / "results" / "hypercleaning" / "settings.json"
 SURE = 40.0
@@ -26,7 +26,7 @@ SURE = 40.0
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data-dir")
-    config = configure("hypercleaning", "paper")
+    config = hypercleaning.Config()
     data = hypercleaning.load(config, parser.parse_args().data_dir)
     xi, lam, S = hypercleaning.problem(data, config)
     loss = lambda lam, T: float(hypercleaning.f(bx.solve(xi, lam, S, T=T), lam, S))

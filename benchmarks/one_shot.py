@@ -28,7 +28,7 @@ import numpy as np
 from jax import lax
 
 import bilevax as bx
-from bilevax._models import network
+from bilevax._models import one_shot as network
 from bilevax._models.convolution import block, normalise
 from bilevax._models.episodes import Sampler
 from bilevax.paper.data import glyphs

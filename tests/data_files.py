@@ -16,13 +16,12 @@ from PIL import Image
 
 from bilevax.paper.data import File, _idx, _places
 
-BESIDE, SEND = _places.beside_checkout, requests.Session.send
+SEND = requests.Session.send
 
 
 def alone(tmp_path, monkeypatch):
     """No place but an empty cache, which is given back, and no network."""
     monkeypatch.delenv("BILEVAX_DATA", raising=False)
-    monkeypatch.setattr(_places, "beside_checkout", lambda: None)
     monkeypatch.setattr(_places, "cache", lambda: tmp_path / "cache")
     monkeypatch.setattr(requests.Session, "send", local_only)
     return tmp_path / "cache"

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax import lax
 
-from bilevax._models import network as omniglot
+from bilevax._models import one_shot as omniglot
 from bilevax._models.episodes import Task
 
 from .problems import Adam, Problem

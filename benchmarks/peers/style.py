@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bilevax.paper.report._palette import BLUE, GREEN, GRID, INK, MUTED, ORANGE, RED, TEAL
+from bilevax._pages.palette import BLUE, GREEN, GRID, INK, MUTED, ORANGE, RED, TEAL
 
 LOOK = {
     "bilevax": (BLUE, "o"),

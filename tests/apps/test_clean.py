@@ -1,13 +1,16 @@
 """`bilevax clean`: every row comes back as it was, bad files get a sentence, nothing is lost."""
 
 import csv
+import io
 import os
-import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +19,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bilevax.apps import _clean as work
-from bilevax.apps._page import Finding, Summary, page
+import bilevax as bx
+from bilevax.apps import HyperCleaner
+from bilevax.apps._clean import prepare, table_file
+from bilevax.apps._clean.suspects import Finding, Summary, page
+from bilevax.apps._clean.table_file import require_distinct
 from bilevax.cli._app import start
 
 LABELS = ("<script>alert(1)</script>", 'b "quoted", with a comma')
@@ -76,14 +82,34 @@ def test_every_row_comes_back(files, tmp_path, monkeypatch, capsys):
     assert code == 1 and "exists and is not overwritten" in said
 
 
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.fixture
+def unlearned(monkeypatch):
+    """For claims about files: the fit keeps its first lam."""
+
+    def _minimize(self, p):
+        self.rule_ = bx.Reverse()
+        return bx.Result(p.lam, {}, {}, None, 0, "steps")
+
+    monkeypatch.setattr(HyperCleaner, "_minimize", _minimize)
+    monkeypatch.setattr(shutil, "rmtree", lambda folder: None)  # there are no checkpoints
+
+
 @pytest.mark.parametrize("kind", ["parquet", "npz"])
-def test_other_kinds(kind, tmp_path, monkeypatch, capsys):
+def test_other_kinds(kind, unlearned, tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 64))
     y = (x[:, 0] > 0).astype(int)
     for name in ("train", "trusted"):
         if kind == "npz":
             np.savez(tmp_path / f"{name}.npz", X=x.reshape(30, 8, 8), y=y, more=np.arange(5))
+            with zipfile.ZipFile(tmp_path / f"{name}.npz", "a") as archive:
+                archive.writestr("file.npy", npy(np.arange(3)))  # a name that savez refuses
         else:
             columns = {f"c{j}": x[:, j] for j in range(64)} | {"y": y.astype(str)}
             pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
@@ -93,7 +119,7 @@ def test_other_kinds(kind, tmp_path, monkeypatch, capsys):
     assert code == 0, said
     if kind == "npz":
         with np.load(out, allow_pickle=False) as found:
-            assert sorted(found.files) == ["X", "more", "suspect", "weight", "y"]
+            assert sorted(found.files) == ["X", "file", "more", "suspect", "weight", "y"]
             assert (found["X"] == x.reshape(30, 8, 8)).all() and found["weight"].shape == (30,)
             suspect = found["suspect"]
     else:
@@ -134,7 +160,7 @@ BAD = {
     "open quote": (raw(b'a,y\n"1,2\n'), "line 2, cannot be read as CSV"),
     "ragged": (edited(lambda body, head: body[4].pop()), "line 6, has 4 cells and the header 5"),
     "empty cell": (put(2, 0, ""), "line 4, column 'a', is empty"),
-    "nan": (put(2, 0, "nan"), "line 4, column 'a', holds nan"),
+    "nan": (put(2, 0, "nan"), "line 4, column 'a', is empty.* pass --missing median"),
     "infinite": (put(0, 1, "-inf"), "line 2, column 'b', holds -inf"),
     "no label": (put(5, 4, " "), "line 7, column 'y', is empty"),
     "weight": (edited(lambda body, head: head.__setitem__(0, "weight")), "already has a column"),
@@ -157,9 +183,27 @@ def test_bad_files_get_a_sentence(make, text, files, tmp_path, monkeypatch, caps
     assert path.read_bytes() == before and not out.exists()
 
 
+def test_an_npz_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_file, "LEAST", 2**20)
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros((2**10, 2**10)), y=np.zeros(2**10))
+    with pytest.raises(ValueError, match="a.npz unpacks to more than 1,048,576 bytes"):
+        prepare(*npz_files(tmp_path), "y")
+
+
+def test_an_array_that_would_be_lost_is_refused(tmp_path):
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", X=np.ones((4, 2)), y=np.arange(4) % 2, weight=np.ones(2))
+    with pytest.raises(ValueError, match="a.npz already has a column 'weight'; rename it"):
+        prepare(*npz_files(tmp_path), "y")
+
+
+def npz_files(folder):
+    return folder / "a.npz", folder / "b.npz", folder / "o.npz", folder / "o.html"
+
+
 def test_identifiers_are_refused(files, tmp_path):
     with pytest.raises(ValueError, match=r"column 'id', holds text .* pass --ignore id"):
-        work.job(*files, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+        prepare(*files, tmp_path / "o.csv", tmp_path / "o.html", "y")
 
 
 def test_a_slip_in_a_column_of_numbers_is_named(tmp_path):
@@ -167,9 +211,80 @@ def test_a_slip_in_a_column_of_numbers_is_named(tmp_path):
     good = write(tmp_path / "good.csv", body, ["a", "y"])
     body[4][0] = "1.5O"
     bad = write(tmp_path / "bad.csv", body, ["a", "y"])
-    said = r"\('1.5O' in line 6\) .* most are numbers: mend that line 6, or pass --ignore a"
+    said = r"line 6, column 'a', holds '1.5O' among numbers or dates.* or pass --ignore a"
     with pytest.raises(ValueError, match=said):
-        work.job(bad, good, tmp_path / "o.csv", tmp_path / "o.html", "y", [], False)
+        prepare(bad, good, tmp_path / "o.csv", tmp_path / "o.html", "y")
+
+
+HEAD = ["comma", "gap", "day", "word", "note", "y"]
+
+
+def messy(n=60):
+    """Decimal commas, empty numbers, dates, an empty word, a column to ignore."""
+    word = lambda i: ["red", "", "blue"][i % 3]
+    day = lambda i: f"2024-01-{i % 28 + 1:02d}"
+    gap = lambda i: ["", "NA", "n/a", "7"][i] if i < 4 else str(i)
+    return [[f"{i},5", gap(i), day(i), word(i), f"note {i}", i % 2] for i in range(n)]
+
+
+def messy_files(folder):
+    train, trusted = (write(folder / f"{name}.csv", messy(), HEAD) for name in ("a", "b"))
+    return train, trusted, folder / "o.csv", folder / "o.html", "y"
+
+
+def test_every_column_is_read_as_what_it_is(tmp_path):
+    data = prepare(*messy_files(tmp_path), ["note"], missing="median").data
+    assert data.columns == {
+        "comma": "number with a decimal comma",
+        "gap": "number; 6 empty cells are the median, 31",
+        "day": "date, in days",
+        "word": "one of 3 words",
+        "note": "ignored",
+    }
+    assert data.x.shape == (60, 1 + 2 + 1 + 3) and not data.numeric
+    assert data.x[2].tolist() == [2.5, 31, 1, 19725, 0, 1, 0]  # words: "", blue, red
+    assert data.x[4].tolist() == [4.5, 4, 0, 19727, 1, 0, 0]
+
+
+def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
+    with pytest.raises(ValueError, match="2 columns cannot be used") as caught:
+        prepare(*messy_files(tmp_path))
+    first, *rest = str(caught.value).split("\n")
+    assert first.endswith("pass --ignore gap --ignore note:") and len(rest) == 2
+    assert "line 2, column 'gap', is empty, as are 6 cells" in rest[0]
+    assert "column 'note', holds text ('note 0')" in rest[1]
+
+
+@pytest.mark.parametrize("cell", ["1,234", "12%", "1 000", "31.12.2020", "12/31/2020", "1.5O"])
+def test_what_may_be_a_number_never_becomes_a_word(cell, tmp_path):
+    body = [[cell if i == 5 or cell != "1.5O" else i, i % 2] for i in range(40)]
+    paths = [write(tmp_path / f"{name}.csv", body, ["a", "y"]) for name in ("a", "b")]
+    with pytest.raises(ValueError, match=f"holds '{cell}' among numbers or dates"):
+        prepare(*paths, tmp_path / "o.csv", tmp_path / "o.html", "y")
+
+
+def test_missing_must_be_known(tmp_path):
+    with pytest.raises(ValueError, match="--missing must be mean or median, got 'zero'"):
+        prepare(*messy_files(tmp_path), missing="zero")
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_columns_are_told_apart_without_comparing_each_with_each():
+    names = [Counted(f"c{j}") for j in range(1000)]
+    require_distinct(Path("t.csv"), names)
+    assert Counted.compared < 5000
+    with pytest.raises(ValueError, match="t.csv has two columns named 'c3'"):
+        require_distinct(Path("t.csv"), [*names, "c3"])
 
 
 def test_trusted_labels_must_be_known(files, tmp_path):
@@ -177,7 +292,7 @@ def test_trusted_labels_must_be_known(files, tmp_path):
     body[3][4] = "new"
     trusted = write(tmp_path / "t.csv", body)
     with pytest.raises(ValueError, match="t.csv, line 5, has the label 'new', which"):
-        work.job(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+        prepare(files[0], trusted, tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"])
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -195,7 +310,7 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
     path = tmp_path / "damaged.csv"
     path.write_bytes(data)
     try:
-        job = work.job(path, files[1], tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"], False)
+        job = prepare(path, files[1], tmp_path / "o.csv", tmp_path / "o.html", "y", ["id"])
         assert np.isfinite(job.data.x).all() and len(job.data.y) == len(job.table)
     except ValueError as error:
         assert str(error).endswith(".")
@@ -205,10 +320,10 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
 @given(text=st.text(max_size=80))
 @settings(max_examples=25, deadline=None)
 def test_no_text_becomes_markup(text):
-    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)])
+    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)], {text: text}, 0)
     finding = Finding(text, text, text, 0.9, 0.1, [(text, text)], None)
     plain = Finding("r", "r", "r", 0.9, 0.1, [("r", "r")], None)
-    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)])
+    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)], {"r": "r"}, 0)
     tags = lambda html: (html.count("<"), html.count('"'))
     assert tags(page(summary, [finding])) == tags(page(quiet, [plain]))
 
@@ -218,7 +333,7 @@ def test_killed_and_resumed(files, tmp_path, monkeypatch, capsys):
     out, folder = tmp_path / "out.csv", tmp_path / "out.csv.checkpoint"
     words = [files[0], "--trusted", files[1], "-o", out, "--ignore", "id", "--steps", 300]
     code = "from bilevax.cli import main; main()"
-    source = str(pathlib.Path(work.__file__).parents[2])
+    source = str(Path(bx.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, "-c", code, "clean", *map(str, words)],
         env=os.environ | {"PYTHONPATH": source, "JAX_ENABLE_X64": "1"},

@@ -1,10 +1,12 @@
 """FewShotLearner learns new characters from one drawing, travels, and says what it needs."""
 
+import json
 import os
 
 import jax
 import numpy as np
 import pytest
+from memory_maps import added
 from sklearn.base import clone
 
 import bilevax as bx
@@ -12,14 +14,16 @@ from bilevax.apps import FewShotLearner, TaskSampler
 from bilevax.paper.data import DataError, glyphs
 
 IMAGES = glyphs.load(characters=60, drawings=8)
-TASKS = TaskSampler(IMAGES[:50], ways=4, shots=1, queries=3)
+TASKS = TaskSampler(IMAGES[:50], ways=4, shots=1, queries=2)
 NEW = IMAGES[50:]
 NAMES = np.array(["aleph", "beth", "gimel", "daleth"])
 
 
 @pytest.fixture(scope="module")
 def learner():
-    return FewShotLearner(filters=6, T=5, steps=60, hyper_rate=0.02).fit(TASKS)
+    """Fitted to a sampler of one's own: any function of a key that gives a task."""
+    own = lambda key: TASKS(jax.random.fold_in(key, 1))
+    return FewShotLearner(filters=4, T=4, steps=80, batch=2, hyper_rate=0.03).fit(own)
 
 
 def accuracy(learner, characters, drawings=1):
@@ -34,6 +38,7 @@ def accuracy(learner, characters, drawings=1):
 
 def test_new_characters(learner):
     groups = [[0, 1, 2, 3], [4, 5, 6, 7], [2, 5, 8, 9]]
+    assert learner.ways_ == 4
     assert np.mean([accuracy(learner, group) for group in groups]) > 0.25 + 0.3
     assert accuracy(learner, groups[0], drawings=3) > 0.25 + 0.3  # more than one of each
     assert accuracy(learner, [0, 4]) > 0.5 + 0.15  # fewer classes than it was trained on
@@ -70,6 +75,23 @@ def test_a_learner_is_saved_whole_or_not_at_all(learner, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         learner.save(path)
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["learner.npz"]
+
+
+def test_a_file_that_claims_a_huge_network_takes_no_memory(learner, tmp_path):
+    with np.load(learner.save(tmp_path / "l.npz")) as whole:
+        arrays = {name: whole[name] for name in whole}
+    settings = json.loads(str(arrays["settings"])) | {"filters": 10**9}
+    np.savez(tmp_path / "huge.npz", **arrays | {"settings": np.array(json.dumps(settings))})
+    with pytest.raises(ValueError, match="is not a file that FewShotLearner.save wrote"):
+        FewShotLearner.load(tmp_path / "huge.npz")
+
+
+@pytest.mark.slow
+def test_many_fits_share_one_program():
+    small = lambda i: FewShotLearner(
+        filters=2, T=2, steps=1, batch=1, rho=0.1 + i, hyper_rate=0.1 / (i + 1)
+    )
+    assert added(lambda i: small(i).fit(TASKS).adapt(ONE, TWO).predict(ONE)) == 0
 
 
 def test_strange_files(learner, tmp_path):
@@ -115,7 +137,7 @@ def test_wrong_settings():
     with pytest.raises(ValueError, match="side of 16 to 31"):
         FewShotLearner().fit(TaskSampler(np.zeros((5, 4, 40, 40), np.uint8), 2, 1, 1))
     for name in ("filters", "T", "steps", "batch"):
-        with pytest.raises(ValueError, match=f"{name} must be a positive integer, got 0"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
             FewShotLearner(**{"filters": 2, "T": 2, "steps": 1} | {name: 0}).fit(TASKS)
     with pytest.raises(ValueError, match="gamma must be a number above 0"):
         FewShotLearner(gamma=-1.0).fit(TASKS)
@@ -124,9 +146,3 @@ def test_wrong_settings():
 def test_not_fitted():
     with pytest.raises(Exception, match="not fitted"):
         FewShotLearner().adapt(ONE, TWO)
-
-
-def test_a_sampler_of_ones_own():
-    """Any function of a key that gives a task."""
-    own = lambda key: TASKS(jax.random.fold_in(key, 1))
-    assert FewShotLearner(filters=2, T=2, steps=1, batch=1).fit(own).ways_ == 4

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import joblib
 import numpy as np
 import pytest
+from memory_maps import added
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -66,7 +67,9 @@ def test_finds_the_wrong_labels(data, cleaner):
 def test_is_better_than_either_part_of_the_data(data, cleaner):
     scaled = lambda rows: (rows[0] / 16, rows[1])
     noisy, trusted = (
-        LogisticRegression(C=1.0, max_iter=200).fit(*scaled(rows)).score(*scaled(data.test))
+        LogisticRegression(C=1.0, tol=0.01, max_iter=200)
+        .fit(*scaled(rows))
+        .score(*scaled(data.test))
         for rows in (data.train, data.trusted)
     )
     assert cleaner.score(*data.test) > max(noisy, trusted)
@@ -121,14 +124,43 @@ def test_any_labels(labels):
     assert found.decision_function(x).shape == (40,)
 
 
+X, Y, TRUTH = two_classes(("a", "b"))
+
+
+def fit_small(**settings):
+    """Of one shape, so that all of them share what is compiled."""
+    return HyperCleaner(**FAST | settings).fit(X, Y, X[1::2], TRUTH[1::2])
+
+
 def test_goes_on_where_it_stopped(tmp_path):
-    x, y, truth = two_classes((0, 1))
-    fit = lambda **more: HyperCleaner(**FAST | more).fit(x, y, x, truth)
-    fit(steps=4, checkpoint_dir=tmp_path)
-    longer = fit(steps=8, checkpoint_dir=tmp_path)
-    assert (longer.lam_ == fit(steps=8).lam_).all() and len(longer.history_["value"]) == 8
-    with pytest.raises(bx.CheckpointMismatchError, match="T"):
-        fit(steps=8, T=21, checkpoint_dir=tmp_path)
+    fit_small(steps=4, checkpoint_dir=tmp_path)
+    longer = fit_small(steps=8, checkpoint_dir=tmp_path)
+    assert (longer.lam_ == fit_small(steps=8).lam_).all() and len(longer.history_["value"]) == 8
+
+
+OTHERS = {"T": 21, "weight_decay": 0.001001, "learning_rate": 0.999, "hyper_rate": 0.1001}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    fit_small(checkpoint_dir=folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_run_is_not_taken_for_this_one(name, saved):
+    with pytest.raises(bx.CheckpointMismatchError):
+        fit_small(checkpoint_dir=saved, **{name: OTHERS[name]})
+
+
+def test_many_fits_share_one_program():
+    other = lambda i: {
+        "weight_decay": 0.001 * i,
+        "hyper_rate": 0.1 + i,
+        "learning_rate": 1 / (i + 1),
+    }
+    assert added(lambda i: fit_small(**other(i))) == 0
 
 
 def with_nan(x):
@@ -137,7 +169,6 @@ def with_nan(x):
     return x
 
 
-X, Y, TRUTH = two_classes(("a", "b"))
 WRONG = {
     "nothing trusted": ((X, Y), "X_trusted and y_trusted must be given"),
     "no labels": ((X, Y, X), "y_trusted must be given"),
@@ -162,18 +193,19 @@ def test_what_is_wrong_is_said(args, text):
 @pytest.mark.parametrize(
     "settings, text",
     [
-        ({"steps": 0}, "steps must be a positive integer, got 0"),
-        ({"T": 2.5}, "T must be a positive integer, got 2.5"),
+        ({"steps": 0}, "steps must be at least 1, got 0: give a positive integer"),
+        ({"T": 2.5}, "T must be a Python int, got 2.5: give a positive integer"),
+        ({"threshold": np.nan}, "threshold must be a number above 0, got nan"),
         ({"weight_decay": -1}, "weight_decay must be a number from 0, got -1"),
         ({"learning_rate": 0}, "learning_rate must be a number above 0, got 0"),
-        ({"batch_size": "all"}, "batch_size must be a positive integer"),
+        ({"batch_size": "all"}, "batch_size must be a Python int"),
         ({"model": 3}, r"model must be \(w, apply\)"),
         ({"model": (np.ones(1), lambda w, x: x[:, :1])}, "apply gives logits of shape"),
     ],
 )
 def test_wrong_settings(settings, text):
-    with pytest.raises(ValueError, match=text):
-        HyperCleaner(**FAST | settings).fit(X, Y, X, TRUTH)
+    with pytest.raises((TypeError, ValueError), match=text):
+        fit_small(**settings)
 
 
 def test_sparse_is_refused():

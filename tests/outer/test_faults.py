@@ -87,7 +87,7 @@ def test_a_warning_that_is_an_error(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", bx.ToleranceWarning)
         with pytest.raises(bx.ToleranceWarning, match="did not reach its tolerance") as caught:
-            saved_run(tmp_path, 60, rule=bx.Adaptive(rtol=1e-9, max_K=3), every=None)
+            saved_run(tmp_path, 60, rule=bx.AdaptiveReverse(rtol=1e-9, max_K=3), every=None)
     assert files(tmp_path) == [f"bilevax-{caught.value.result.step}.npz"]
 
 
@@ -127,6 +127,18 @@ def test_an_error_at_any_point_of_saving(point, error, tmp_path, monkeypatch):
         saved_run(tmp_path, 16, keep=1)
     assert not list(tmp_path.glob(".*.new")) and list(tmp_path.glob("bilevax-*.npz"))
     assert same(saved_run(tmp_path, 20), saved_run(None, 20))
+
+
+def test_a_full_disk_that_is_to_end_the_run(tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError("No space left")
+
+    monkeypatch.setattr(np, "savez", full)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", bx.CheckpointWarning)
+        with pytest.raises(bx.CheckpointWarning, match="No space left") as caught:
+            saved_run(tmp_path, 16)
+    assert caught.value.result.step == 4
 
 
 @pytest.fixture
@@ -260,7 +272,7 @@ def invisible():
 
 WARNINGS = {
     bx.InvisibleLeafWarning: lambda path: invisible(),
-    bx.ToleranceWarning: lambda path: run(bx.Adaptive(rtol=1e-9, max_K=3), S=P.S),
+    bx.ToleranceWarning: lambda path: run(bx.AdaptiveReverse(rtol=1e-9, max_K=3), S=P.S),
     bx.CheckpointWarning: lambda path: saved_run(path, 4),
 }
 

@@ -258,6 +258,7 @@ MISTAKES = {
     "patience must be a Python int": dict(S=P.S, patience=2.5),
     "directory of a checkpoint must be a path": dict(S=P.S, checkpoint=True),
     "number or a dict of numbers": dict(S=P.S, evaluate=lambda lam: "good"),
+    "evaluate.lam. returned a step": dict(S=P.S, evaluate=lambda lam: {"step": 1.0}),
     "evaluate.lam. returned an empty dict": dict(S=P.S, evaluate=lambda lam: {}),
     "lam is the Python float": dict(S=P.S, lam=3.0),
 }

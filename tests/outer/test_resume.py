@@ -14,6 +14,7 @@ from running import P, files, run, same, saved_run
 
 import bilevax as bx
 from bilevax._outer.checkpoints import Store
+from bilevax._outer.devices import like, on_host
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +77,10 @@ OTHERS = {
     r"lam is float64\[1\], was float64\[6\]": dict(lam=P.lam[:1]),
     "S has other values": dict(S=P.S | {"val": P.S["train"]}),
     "optimizer computes something else": dict(optimizer=optax.adam(0.06)),
-    "xi computes something else": dict(xi=bx.Descent(P.xi.g, P.xi.init, optax.sgd(0.011))),
-    "f computes something else": dict(f=lambda *x: 2 * P.f(*x)),
+    "f, xi or contexts computes something else": dict(
+        xi=bx.Descent(P.xi.g, P.xi.init, optax.sgd(0.011))
+    ),
+    "f, xi or contexts comp": dict(f=lambda *x: 2 * P.f(*x)),
     "warm_start is True, was False": dict(warm_start=True),
     "contexts is a sampler, was one, S": dict(
         S=None, contexts=lambda key: P.S, key=jax.random.key(0)
@@ -230,3 +233,19 @@ def test_an_error_of_the_user_loses_nothing(tmp_path):
     with pytest.raises(OSError, match=f"Hyper-iteration 6 is saved in {tmp_path}"):
         saved_run(tmp_path, 16, evaluate=evaluate, evaluate_every=6)
     assert same(saved_run(tmp_path, 16), saved_run(None, 16))
+
+
+def test_arrays_of_every_kind_come_back(tmp_path):
+    arrays = {
+        "bfloat16": jnp.arange(3, dtype=jnp.bfloat16),
+        "key": jax.random.split(jax.random.key(1), 2),
+        "empty": jnp.zeros((0, 3)),
+        "scalar": jnp.asarray(True),
+        "a/b": jnp.arange(4, dtype=jnp.int8),
+    }
+    Store(tmp_path, keep=1).save(1, arrays, {"a": "note"})
+    found = Store(tmp_path, keep=1).load()
+    assert found.about == {"a": "note"}
+    for name, a in arrays.items():
+        back = like(a, found.arrays[name])
+        assert back.dtype == a.dtype and np.array_equal(on_host(back), on_host(a))

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from data_files import alone, idx, idx_set, npz, png, subset, tar, write, zipped
 
+from bilevax._files import npz_arrays, tar_members
 from bilevax.paper import data
-from bilevax.paper.data import DataError, _bounded, _idx
+from bilevax.paper.data import DataError, _idx
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +98,7 @@ def records(n, labels, label):
 
 def cifar_form(labels):
     train, test = {"d/a": 2, "d/b": 1}, {"d/t": 1}
-    return data._cifar.archive("a.tar.gz", "CIFAR,", train, test, labels, "xyz")
+    return data._cifar.archive("a.tar.gz", "CIFAR", train, test, labels, "xyz")
 
 
 @pytest.mark.parametrize("labels", [1, 2])
@@ -157,28 +158,30 @@ def test_a_tar_header_cannot_take_the_memory(tmp_path):
         cifar_form(1).read([path])
 
 
-def test_cifar_subset_and_features(tmp_path):
-    pixels = np.zeros((20, 32, 32, 3), np.uint8)
-    npz(tmp_path / "cifar10/cifar10_subset.npz", **subset("x", pixels))
-    effnet = tmp_path / "cifar10/cifar10_subset_effnetlite0_features.npz"
-    npz(effnet, **subset("f", np.ones((20, 4), np.float16)))
+def test_cifar_in_files_of_any_name(tmp_path):
+    """They are told apart by their arrays; of several that fit, the first by name is taken."""
+    npz(tmp_path / "cifar10/a.npz", **subset("x", np.zeros((20, 32, 32, 3), np.uint8)))
+    npz(tmp_path / "cifar10/notes.npz", z=np.ones(3))
+    small = npz(tmp_path / "cifar10/small.npz", **subset("f", np.ones((20, 4), np.float16)))
     split = data.cifar10.load(tmp_path)
-    assert split.source == "CIFAR-10, a balanced subset: 2 train and 2 test images a class"
+    assert split.source == "CIFAR-10, a.npz: a balanced subset: 2 train and 2 test images a class"
     split = data.cifar10.features(tmp_path)
     assert split.x_train.dtype == np.float32 and split.y_train.dtype == np.int32
     assert split.source == (
-        "EfficientNet-Lite0 features of a balanced subset: 2 train and 2 test images a class"
+        "features of CIFAR-10, small.npz: a balanced subset: 2 train and 2 test images a class"
     )
-    resnet = subset("f", np.ones((13, 512), np.float32))
-    npz(tmp_path / "cifar10/cifar10_resnet18_features.npz", **resnet)
+    npz(tmp_path / "cifar10/resnet.npz", **subset("f", np.ones((13, 512), np.float32)))
     split = data.cifar10.features(tmp_path)
-    assert split.source == "ResNet-18 features of a subset: 13 train and 13 test images"
+    assert split.source == "features of CIFAR-10, resnet.npz: a subset: 13 train and 13 test images"
+    small.write_bytes(small.read_bytes()[:-30])
+    damaged = [c.words for c in data.check(data.cifar10.DATASET, tmp_path) if not c.fits]
+    assert damaged and all("small.npz is damaged" in words for words in damaged)
 
 
 def test_cifar_in_one_part_is_divided_by_class(tmp_path):
     y = np.array([0] * 5 + [1] * 10)
     f = np.arange(15, dtype=np.float32)[:, None]
-    npz(tmp_path / "cifar100/cifar100_resnet18_features.npz", f=f, y=y)
+    npz(tmp_path / "cifar100/resnet.npz", f=f, y=y)
     split = data.cifar100.features(tmp_path)
     assert split.x_train[:, 0].tolist() == [0, 1, 2, 3, *range(5, 13)]
     assert split.x_test[:, 0].tolist() == [4, 13, 14] and split.y_test.tolist() == [0, 1, 1]
@@ -194,7 +197,7 @@ PIXELS = np.zeros((3, 32, 32, 3), np.uint8)
 BAD_NPZ = {
     "has pickled objects in x_train.npy": subset("x", np.array([Evil()], object)),
     "has no array y_test": {k: v for k, v in subset("x", PIXELS).items() if k != "y_test"},
-    "has no array x": {"z": PIXELS},
+    "has no array y": {"x": PIXELS},
     "has images float64": subset("x", PIXELS.astype(float)),
     r"has images uint8\(3, 28, 28\)": subset("x", PIXELS[:, :28, :28, 0]),
     r"labels int64\(4,\) for images": subset("x", PIXELS) | {"y_train": np.zeros(4, int)},
@@ -210,7 +213,7 @@ BAD_NPZ = {
 @pytest.mark.parametrize("why", BAD_NPZ)
 def test_npz_refuses(tmp_path, why, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    npz(tmp_path / "cifar10/cifar10_subset.npz", **BAD_NPZ[why])
+    npz(tmp_path / "cifar10/a.npz", **BAD_NPZ[why])
     with pytest.raises(DataError, match=why):
         data.cifar10.load(tmp_path)
     assert not pathlib.Path("pickle-was-run").exists()
@@ -236,27 +239,86 @@ RAW_NPZ = {
 def test_raw_npz_refuses(tmp_path, why):
     path = zipped(tmp_path / "a.npz", RAW_NPZ[why])
     with pytest.raises(DataError, match=why):
-        _bounded.npz_arrays(path, limit=1_000_000)
+        npz_arrays(path, limit=1_000_000)
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", pickle.dumps({"x": 1})])
 def test_what_is_no_npz_is_refused(tmp_path, content):
     with pytest.raises(DataError, match="is damaged"):
-        _bounded.npz_arrays(write(tmp_path / "a.npz", content))
+        npz_arrays(write(tmp_path / "a.npz", content))
+
+
+NOISE = np.random.default_rng(0).integers(256, size=(4, 3073), dtype=np.uint8)
+
+
+def archives(folder):
+    """A small file of every format, and what reads it."""
+    images = NOISE[:, :784].reshape(4, 28, 28)
+    write(folder / "idx.gz", gzip.compress(idx(images)))
+    records = [(name, NOISE[i].tobytes()) for i, name in enumerate(("d/b", "d/t"))]
+    whole = {"d/a": 2, "d/b": 1, "d/t": 1}
+    members = {name: n * 3073 for name, n in whole.items()}
+    tar(folder / "cifar.tar.gz", ("d/a", NOISE[2:].tobytes()), *records)
+    arrays = {"x": NOISE[:, :90].astype(np.float32), "names": np.array(["a", "b"])}
+    np.savez(folder / "stored.npz", **arrays)
+    npz(folder / "deflated.npz", **arrays)
+    drawn = [f"images_background/A/character01/000{i}_01.png" for i in (1, 2)]
+    zipped(folder / "omniglot.zip", [(name, NOISE[i].tobytes()) for i, name in enumerate(drawn)])
+    drawings = lambda path: {match.string: png for _, match, png in data.omniglot._pngs([path])}
+    return {
+        "idx.gz": lambda path: {"": _idx.read(path, (4, 28, 28))},
+        "cifar.tar.gz": lambda path: tar_members(path, members),
+        "stored.npz": npz_arrays,
+        "deflated.npz": npz_arrays,
+        "omniglot.zip": drawings,
+    }
+
+
+FORMATS = ("idx.gz", "cifar.tar.gz", "stored.npz", "deflated.npz", "omniglot.zip")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_flipped_bit_is_harmless_or_an_error(tmp_path, name):
+    """Never other data: checksums stand at the end of what they protect, so all of it is read."""
+    read, path = archives(tmp_path)[name], tmp_path / name
+    content, wanted = bytearray(path.read_bytes()), archives(tmp_path)[name](path)
+    rng, refused = np.random.default_rng(1), 0
+    for place in rng.choice(8 * len(content), 400, replace=False).tolist():
+        content[place // 8] ^= 1 << place % 8
+        path.write_bytes(content)
+        content[place // 8] ^= 1 << place % 8
+        try:
+            got = read(path)
+        except DataError:
+            refused += 1
+            continue
+        assert all(np.array_equal(got[k], wanted[k]) for k in got), (place // 8, place % 8)
+        assert got.keys() == wanted.keys() or name.endswith((".npz", ".zip")), place
+    assert refused > 300
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_cut_short_is_an_error(tmp_path, name):
+    read, path = archives(tmp_path)[name], tmp_path / name
+    content = path.read_bytes()
+    for length in np.linspace(0, len(content) - 1, 60).astype(int).tolist():
+        path.write_bytes(content[:length])
+        with pytest.raises(DataError):
+            read(path)
 
 
 def test_features_of_all_images(tmp_path):
     f, y = np.zeros((50_000, 1), np.float32), np.arange(50_000) % 10
     arrays = {"f_train": f, "y_train": y, "f_test": f[:10_000], "y_test": y[:10_000]}
-    npz(tmp_path / "cifar10/cifar10_resnet18_features.npz", **arrays)
-    words = "ResNet-18 features of all images: 50,000 train and 10,000 test"
+    npz(tmp_path / "cifar10/resnet.npz", **arrays)
+    words = "features of CIFAR-10, resnet.npz: all images: 50,000 train and 10,000 test"
     assert data.cifar10.features(tmp_path).source == words
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_features_must_be_finite(tmp_path, value):
     nan = subset("f", np.full((3, 2), value))
-    npz(tmp_path / "cifar10/cifar10_resnet18_features.npz", **nan)
+    npz(tmp_path / "cifar10/resnet.npz", **nan)
     with pytest.raises(DataError, match="not a table of finite floats"):
         data.cifar10.features(tmp_path)
 

@@ -2,20 +2,25 @@
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bilevax.cli import main
 from bilevax.cli._app import app
 from bilevax.paper import experiments
 from bilevax.paper.experiments import hypercleaning, toy
-from bilevax.paper.experiments._corrupt import balanced, corrupt
+from bilevax.paper.experiments._balanced import balanced
+from bilevax.paper.experiments.hypercleaning.corrupt import corrupt
 from bilevax.paper.records import load
+from bilevax.paper.report import report
 
 SMALL = dataclasses.replace(
     hypercleaning.Config.quick(), rules=("Reverse(K=5)", "Krylov(2, 4)"), steps=60, every=20
@@ -156,10 +161,67 @@ def test_wrong_commands(arguments, message, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_commands():
-    assert all(name in CliRunner().invoke(app, ["list"]).output for name in experiments.EXPERIMENTS)
-    assert CliRunner().invoke(app, ["run", "toy", "--preset", "huge"]).exit_code == 2
-    shell = [sys.executable, "-c", "from bilevax.cli import main; main()", "run", "toyy"]
-    done = subprocess.run(shell, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == "bilevax: experiment 'toyy' is not known; did you mean toy?\n"
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A folder with the module that docs/report.md shows, and nothing of it in the package."""
+    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    (module,) = re.findall(
+        r"```python\n(.*?)```", page.split("## An experiment of your own")[1], re.S
+    )
+    (tmp_path / "mine.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def test_an_experiment_of_ones_own(outside):
+    """Run and shown by the commands of the page, from the folder that it is in."""
+    call = lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+    done = call("run", "mine:experiment", "--steps", 20, "--out", "runs/mine")
+    assert done.exit_code == 0 and "--experiment mine:experiment" in done.output, done.output
+    assert len(load("runs/mine").of("evaluation")) == 20
+    assert "give --resume" in str(call("run", "mine:experiment", "--out", "runs/mine").exception)
+    shown = call("report", "runs/mine", "--experiment", "mine:experiment", "-o", "page.html")
+    assert shown.exit_code == 0 and "What one sees." in Path("page.html").read_text()
+    call("report", "runs/mine", "-o", "plain.html")  # nothing that a run names is imported
+    assert "The last one of each kind" in Path("plain.html").read_text()
+
+
+def test_an_experiment_of_an_installed_package(outside, monkeypatch):
+    info = outside / "mine-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[bilevax.experiments]\nmine = mine:experiment\n")
+    monkeypatch.syspath_prepend(str(outside))
+    assert "a loss that falls" in CliRunner().invoke(app, ["list"]).output
+    mine = experiments.find("mine")
+    mine.run(mine.configure("quick", {"steps": 3}), outside / "run")
+    report([outside / "run"], outside / "page.html")
+    assert "What one sees." in (outside / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("nowhere:experiment", "cannot be imported: No module named 'nowhere'"),
+        ("mine:nothing", "cannot be imported: module 'mine' has no attribute 'nothing'"),
+        ("mine:run", "mine:run is a function; give an Experiment"),
+        (":x", "cannot be imported"),
+    ],
+)
+def test_wrong_experiments(name, message, outside):
+    sys.path.insert(0, "")
+    with pytest.raises(ValueError, match=message):
+        experiments.find(name)
+
+
+def test_commands(monkeypatch, capsys):
+    assert all(name in CliRunner().invoke(app, ["list"]).output for name in experiments.known())
+    result = CliRunner().invoke(app, ["run", "toy", "--preset", "huge"])
+    assert str(result.exception) == "preset 'huge' is not known; give one of quick, paper."
+    monkeypatch.setattr("sys.argv", ["bilevax", "run", "toyy"])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    said = capsys.readouterr().err
+    assert said == "bilevax: experiment 'toyy' is not known; did you mean toy?\n"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import equinox as eqx
@@ -13,14 +14,17 @@ from jax import lax
 from typer.testing import CliRunner
 
 import bilevax as bx
-from bilevax._models import convolution, network
+from bilevax._models import convolution
+from bilevax._models import one_shot as network
 from bilevax._models.episodes import Sampler, Task, split
+from bilevax._pages.table import spread
 from bilevax.cli._app import app
 from bilevax.paper.data import glyphs
-from bilevax.paper.experiments import configure, one_shot
+from bilevax.paper.experiments import Experiment, find, one_shot
+from bilevax.paper.experiments.one_shot import figures as shown
+from bilevax.paper.experiments.one_shot import program, study
 from bilevax.paper.records import load
 from bilevax.paper.report import Chart
-from bilevax.paper.report import one_shot as shown
 
 RESULTS = Path(__file__).parents[2] / "results" / "one-shot"
 IMAGES = glyphs.load(characters=12, drawings=6)
@@ -154,30 +158,68 @@ TINY = dataclasses.replace(
 )
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    out = tmp_path_factory.mktemp("one-shot") / "run"
-    one_shot.run(TINY, out)
-    return load(out)
-
-
-def test_learns(run):
+@pytest.mark.slow
+def test_learns(tmp_path):
+    """The network itself, which takes long to compile; the other tests have a linear one."""
+    one_shot.run(TINY, tmp_path / "run")
+    run = load(tmp_path / "run")
     rows = run.of("evaluation", rule="Reverse(K=5)")
     assert [row["step"] for row in rows] == [0, 20, 40]
     assert rows[-1]["test_accuracy"] > 1 / 5 + 0.4  # five ways
     assert rows[-1]["test_accuracy"] > rows[0]["test_accuracy"] + 0.08
     assert rows[-1]["validation_loss"] < rows[0]["validation_loss"]
     assert all(0 < row["cosine"] < 0.999 and row["gamma"] > 0 for row in rows)
+    for objective in ("regularised", "rho = 0", "rho = 0.25"):
+        errors = [row["error"] for row in run.of("depth", objective=objective)]
+        assert len(errors) == 10 and errors[-1] < errors[0]
+
+
+@contextmanager
+def linear():
+    """The experiment with a linear layer on pixels in place of the network."""
+
+    def first_lam(key, ways, filters, rho, gamma):
+        base = {"scale": jnp.ones(())}
+        c = {"linear": {"kernel": 0.1 * jax.random.normal(key, (784, ways), float)}}
+        log = lambda value: jnp.log(jnp.asarray(value, float))
+        return {"base": base, "c": c, "rho": {"linear": log(rho)}, "gamma": log(gamma)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "first_lam", first_lam)
+        patch.setattr(network, "patches", lambda x: x)
+        patch.setattr(
+            network, "represent", lambda lam, x: lam["base"]["scale"] * x.reshape(len(x), -1) / 10
+        )
+        patch.setattr(network, "classify", lambda w, P: P @ w["linear"]["kernel"])
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("one-shot") / "run"
+    with linear():
+        one_shot.run(TINY, out)
+    return load(out)
+
+
+def test_records(run):
+    rows = run.of("evaluation", rule="Reverse(K=5)")
+    assert [row["step"] for row in rows] == [0, 20, 40]
+    assert rows[-1]["test_accuracy"] > 1 / 5 + 0.1
+    assert rows[-1]["validation_loss"] < rows[0]["validation_loss"]
+    assert all(0 < row["cosine"] < 0.99999 and row["gamma"] > 0 for row in rows)
     assert run.of("cost", rule="Reverse(K=5)")[0]["seconds"] > 0
-
-
-def test_depths(run):
+    (final,) = run.of("final", rule="Reverse(K=5)")
+    assert (final["step"], final["tasks"]) == (40, 200)
+    assert abs(final["test_accuracy"] - rows[-1]["test_accuracy"]) < 0.1
+    assert 0.002 < final["standard_error"] < 0.02
     for objective in ("regularised", "rho = 0", "rho = 0.25"):
         rows = run.of("depth", rule="Reverse(K=5)", objective=objective)
         assert [row["K"] for row in rows] == list(range(1, 11))
         assert rows[-1]["error"] < rows[0]["error"]
 
 
+@pytest.mark.slow
 def test_bias_decays_with_depth_where_steps_contract():
     """Regularised, by Prop. 3.1: geometrically. Wide kernels, since the batch norm after them
     makes the loss the flatter the wider they are.
@@ -208,7 +250,10 @@ def test_report(run):
     (table,) = sections[0].items
     assert [row[0] for row in table.rows] == ["5", "T=1"]
     accuracy = 100 * run.of("evaluation", rule="T=1")[-1]["test_accuracy"]
-    assert table.rows[1][1:3] == (f"{accuracy:.1f}", "40")
+    final = 100 * run.of("final")[0]["test_accuracy"]
+    assert table.columns[2].name == "on 200 tasks"
+    assert table.rows[0][2:4] == (f"{final:.2f}", "40")
+    assert table.rows[1][1:4] == (f"{accuracy:.1f}", spread([], 2), "40")
     assert "paper, 5K" not in [column.name for column in table.columns]  # other data
     charts = {item.name: item for item in sections[1].items if isinstance(item, Chart)}
     assert list(charts) == [f"one-shot-{x}" for x in ("accuracy", "loss", "cosine", "depth")]
@@ -227,7 +272,25 @@ def test_report_of_the_paper(run):
     (table,) = sections[0].items
     assert [row[0] for row in table.rows] == ["5", "T=1", "10"] and len(sections) == 3
     assert table.rows[1][-3:] == ("", "96.6", "0.1") and table.rows[2][-3:] == shown.PAPER["10"]
-    assert table.notes == ("Seed 0 stops at hyper-iteration 40 of 15000: Reverse(K=10).",)
+    assert table.notes[1:] == ("Seed 0 stops at hyper-iteration 40 of 15000: Reverse(K=10).",)
+    assert table.notes[0].startswith("The last λ is also judged on 200 test tasks, with a standard")
+
+
+def test_report_of_several_seeds(run):
+    """Mean, deviation and a band, in the table and in every chart; differences by seed."""
+    moved = ("test_accuracy", "error", "validation_loss")
+    deep = [row | {"rule": "Reverse()"} for row in run.of("evaluation")]
+    first = dataclasses.replace(run, rows=[*run.rows, *deep])
+    rows = [row | {"seed": 1} | {k: row[k] + 0.01 for k in moved if k in row} for row in first.rows]
+    other = dataclasses.replace(run, rows=rows, path=Path("other"))
+    quality, figure = shown.sections([first, other])
+    table, apart = quality.items
+    ends = [one.of("evaluation", rule="Reverse(K=5)")[-1] for one in (first, other)]
+    assert table.rows[0][1] == spread([100 * row["test_accuracy"] for row in ends], 1)
+    assert table.rows[0][-1] == "2"
+    assert apart.rows == (("5", "+0.00 ± 0.00", "+0.0000 ± 0.0000", "2"),)
+    assert len(figure.items) == 4
+    assert all(line.low is not None for chart in figure.items for line in chart.series)
 
 
 def test_lines_of_accuracy_fill_their_chart():
@@ -246,18 +309,19 @@ def test_resumes(run, tmp_path):
     rows = tmp_path / "cut" / "records.jsonl"
     whole = rows.read_bytes().splitlines(keepends=True)
     rows.write_bytes(b"".join(whole[:2]) + whole[2][:20])
-    steps = [p for p in (tmp_path / "cut" / "checkpoints").glob("*/*") if p.name.isdigit()]
-    shutil.rmtree(max(steps, key=lambda p: int(p.name)))
-    one_shot.run(TINY, tmp_path / "cut", resume=True)
+    saved = (tmp_path / "cut" / "checkpoints").glob("*/bilevax-*.npz")
+    max(saved, key=lambda p: int(p.stem.split("-")[1])).unlink()
+    with linear():
+        one_shot.run(TINY, tmp_path / "cut", resume=True)
     again = load(tmp_path / "cut")
     for kind in ("evaluation", "depth"):
         assert again.of(kind) == run.of(kind)
 
 
 def test_settings(tmp_path, monkeypatch):
-    assert configure("one-shot", "paper", ["T=1"], steps=15_000).steps == 15_000
-    assert one_shot.read_rule("T=1") == (bx.Reverse(), 1)
-    assert one_shot.read_rule("Krylov(2, 4)") == (bx.Krylov(2, 4), None)
+    assert find("one-shot").configure("paper", {"steps": 15_000}).steps == 15_000
+    assert program.read_rule("T=1") == (bx.Reverse(), 1)
+    assert program.read_rule("Krylov(2, 4)") == (bx.Krylov(2, 4), None)
     monkeypatch.chdir(tmp_path)
     for arguments, message in {
         ("one-shot", "--rule", "T=0"): "cannot be read",
@@ -268,17 +332,19 @@ def test_settings(tmp_path, monkeypatch):
         assert isinstance(error, ValueError) and message in str(error)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="data 'mnist' is not known; give one of omniglot, glyphs"):
-        one_shot.load(dataclasses.replace(TINY, data="mnist"))
+        study.load(dataclasses.replace(TINY, data="mnist"))
 
 
-def test_steps_are_refused_where_there_are_none(monkeypatch):
+def test_steps_are_refused_where_there_are_none():
     @dataclasses.dataclass(frozen=True)
     class Config:
-        quick = classmethod(lambda cls: cls())
+        T: int = 3
 
-    monkeypatch.setattr(one_shot, "Config", Config)
-    with pytest.raises(ValueError, match="experiment one-shot has no steps to choose"):
-        configure("one-shot", steps=3)
+    mine = Experiment("mine", "without steps", {"quick": Config()}, run=print)
+    with pytest.raises(ValueError, match="experiment mine has no steps to choose"):
+        mine.configure("quick", {"steps": 3})
+    with pytest.raises(ValueError, match="preset 'paper' is not known; give one of quick"):
+        mine.configure("paper")
 
 
 def test_rates():

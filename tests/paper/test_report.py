@@ -5,19 +5,22 @@ import json
 import math
 import os
 import re
+from statistics import mean, stdev
 
 import pytest
 import synthetic
 from typer.testing import CliRunner
 
+from bilevax._pages.browser import to_json
+from bilevax._pages.table import spread
 from bilevax.cli import main
 from bilevax.cli._app import app
 from bilevax.paper import report as rp
+from bilevax.paper.experiments import toy
+from bilevax.paper.experiments.hypercleaning import figures as hypercleaning
 from bilevax.paper.records import Records, RunError, load
-from bilevax.paper.report import Axis, Chart, Column, Series, Table, hypercleaning, toy
-from bilevax.paper.report._group import depth
-from bilevax.paper.report._plotly import to_json
-from bilevax.paper.report._table import spread
+from bilevax.paper.report import Axis, Chart, Column, Series, Table, pages
+from bilevax.paper.report.groups import depth
 
 ATTACK = "<img src=x onerror=alert(1)>"
 CLOSING = "</script><script>alert(2)</script>"
@@ -26,6 +29,12 @@ CLOSING = "</script><script>alert(2)</script>"
 @pytest.fixture(autouse=True)
 def _no_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Where the claim is not about them: each takes half a second."""
+    monkeypatch.setattr(pages, "png", lambda chart: b"")
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +113,24 @@ def test_table_2(tmp_path):
     assert [value for head, value in rows[4] if head == "paper"] == [""] * 4
     assert rows[1][-2:] == [("step", "1000"), ("seeds", "3")]
     assert table.notes == ("Mean ± standard deviation over seeds.",)
+
+
+def test_differences_are_paired_by_seed(tmp_path):
+    """By hand, with a seed that stopped early and one that has not every rule; none of one seed."""
+    runs = [load(cleaning(tmp_path, seed=seed)) for seed in range(3)]
+    runs.append(load(cleaning(tmp_path, seed=3, stop=100)))
+    runs.append(load(cleaning(tmp_path, seed=4, rules=["Reverse(K=5)"])))
+    rows, table = table_of(hypercleaning.sections(runs), "hypercleaning-differences")
+    ends = lambda rule: [
+        row["validation_loss"]
+        for run in runs[:3]
+        for row in run.of("evaluation", rule=rule, step=1000)
+    ]
+    apart = [a - b for a, b in zip(ends("Reverse(K=5)"), ends("Reverse(K=100)"), strict=True)]
+    assert [row[0][1] for row in rows] == ["1", "5", "25", "Krylov(2, 4)"]
+    assert rows[1][3] == ("val. loss", f"{mean(apart):+.3f} ± {stdev(apart):.3f}")
+    assert rows[1][-1] == ("seeds", "3") and "minus that of K = 100" in table.notes[0]
+    assert "hypercleaning-differences" not in items(hypercleaning.sections(runs[:1]), Table)
 
 
 def test_F1_at_150_if_it_is_there(tmp_path):
@@ -196,6 +223,48 @@ def test_damaged_values_are_errors(tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
+LONG = "9" * 400
+
+
+@pytest.mark.parametrize("depth", [15, 500, 900, 990, 100_000])
+@pytest.mark.parametrize("file", ["records.jsonl", "env.json", "config.toml"])
+def test_deep_values_are_shown_or_refused(tmp_path, file, depth, experiment="hypercleaning"):
+    deep = "[" * depth + "]" * depth
+    lines = {
+        "records.jsonl": f'{{"kind": "evaluation", "rule": "Reverse()", "step": {deep}}}\n',
+        "env.json": f'{{"processor": {deep}}}',
+        "config.toml": f'experiment = "{experiment}"\nT = {deep}\n',
+    }
+    Records(tmp_path / "run", {"experiment": experiment}).close()
+    (tmp_path / "run" / file).write_text(lines[file])
+    try:
+        rp.Report([tmp_path / "run"]).write(tmp_path / "page.html")
+    except RunError as error:
+        assert depth > 15 or "it must be" in str(error)
+    else:
+        assert depth == 15
+
+
+@pytest.mark.parametrize("name", ["step", "seed", "test_accuracy", "seconds", "K", "y", "names"])
+@pytest.mark.parametrize("value", [LONG, f"-{LONG}", "1" * 5000, "1e999", f"[{LONG}]"])
+def test_numbers_without_end(tmp_path, name, value):
+    """Shown, or refused in one short sentence, whatever the experiment makes of them."""
+    row = {"rule": '"Reverse()"', "seed": 0, "step": 0, "data": '"x"', "source": '"x"'} | {
+        name: value
+    }
+    text = ", ".join(f'"{k}": {v}' for k, v in row.items())
+    kinds = ("evaluation", "cost", "depth", "surface", "iterate", "bias", "classes", "stop")
+    for experiment in ("toy", "hypercleaning", "task-interaction", "one-shot", "x"):
+        path = tmp_path / experiment
+        Records(path, {"experiment": experiment}).close()
+        lines = [f'{{"kind": "{kind}", {text}}}\n' for kind in kinds]
+        (path / "records.jsonl").write_text("".join(lines))
+        try:
+            _ = rp.Report([path]).sections
+        except RunError as error:
+            assert len(str(error)) < 400
+
+
 def test_figures_and_tables(toy_run, tmp_path):
     paths = [toy_run, cleaning(tmp_path, seed=1), cleaning(tmp_path, seed=2)]
     folder = tmp_path / "figures"
@@ -208,7 +277,8 @@ def test_figures_and_tables(toy_run, tmp_path):
     assert len(rows) == 5 and rows[0]["K"] == "1"
     for path in files[1:]:
         assert path.suffix != ".png" or path.read_bytes().startswith(b"\x89PNG")
-    assert rp.figures([cleaning(tmp_path, rules=["Reverse()"])], folder)  # its own folder, again
+    Records(tmp_path / "empty", {"experiment": "x"}).close()
+    assert rp.figures([tmp_path / "empty"], folder)  # its own folder, again
 
 
 def test_nothing_of_others_is_overwritten(toy_run, tmp_path):
@@ -234,6 +304,7 @@ def test_a_page_is_written_whole_or_not_at_all(toy_run, tmp_path, monkeypatch):
     assert page.read_bytes() == before and os.listdir(tmp_path) == ["page.html"]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_command(tmp_path, monkeypatch, capsys):
     out, folder = tmp_path / "deep" / "page.html", tmp_path / "figures"
     run = cleaning(tmp_path, rules=["Reverse(K=5)"])
@@ -274,7 +345,16 @@ def test_depth(rule, K):
     assert depth(rule, 100) == K
 
 
+def test_no_cell_is_a_formula():
+    evil = ('=HYPERLINK("http://x","y")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\t=1")
+    fine = ("-1.5", "+0.25 ± 0.1", "-2e-3", "nan", "Reverse(K=5)")
+    text = Table("t", "t", tuple(map(Column, evil)), (evil, fine)).csv()
+    heads, cells, kept = csv.reader(text.splitlines())
+    assert heads == cells == ["'" + cell for cell in evil]
+    assert tuple(kept) == fine
+
+
 def test_spread():
     assert spread([], 2) == "\N{EN DASH}" and spread([1.0], 2) == "1.00"
+    assert spread([1.0, 3.0], 2, "+") == "+2.00 ± 1.41" and spread([1e200, 3e200], 0)
     assert spread([1.0, 3.0], 2) == "2.00 ± 1.41" and spread([1.0, math.nan], 1) == "nan"
-    assert rp.experiments() == ["hypercleaning", "one-shot", "task-interaction", "toy"]

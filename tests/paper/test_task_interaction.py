@@ -12,17 +12,16 @@ from typer.testing import CliRunner
 
 import bilevax as bx
 from bilevax._models import interaction as task
+from bilevax._pages.table import spread
 from bilevax.cli._app import app
-from bilevax.paper import experiments
 from bilevax.paper import report as rp
-from bilevax.paper.experiments import task_interaction as experiment
-from bilevax.paper.experiments._stall import Stall
-from bilevax.paper.experiments._task_data import load as sample
-from bilevax.paper.experiments._task_data import prepared
-from bilevax.paper.experiments._trials import Each, Trials, total
+from bilevax.paper.experiments import find
+from bilevax.paper.experiments.task_interaction import Config, program, run, sections
+from bilevax.paper.experiments.task_interaction.best import Stall
+from bilevax.paper.experiments.task_interaction.sample import load as sample
+from bilevax.paper.experiments.task_interaction.sample import prepared
+from bilevax.paper.experiments.task_interaction.trials import Each, Trials, total
 from bilevax.paper.records import Records, load
-from bilevax.paper.report import task_interaction as report
-from bilevax.paper.report._table import spread
 
 D, m, V = 20, 12, 4
 rng = np.random.default_rng(0)
@@ -71,7 +70,7 @@ def test_each_trial_is_alone(rule):
         )
 
 
-SMALL = dataclasses.replace(experiment.Config.quick(), rules=("Reverse(K=1)", "Reverse(K=50)"))
+SMALL = dataclasses.replace(Config.quick(), rules=("Reverse(K=1)", "Reverse(K=50)"))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,7 @@ def quick(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stall, "see", kept)
-        experiment.run(SMALL, out)
+        run(SMALL, out)
     return load(out)
 
 
@@ -128,9 +127,9 @@ def test_what_a_stop_says(quick):
 
 
 def test_report(quick, tmp_path):
-    sections = report.sections([quick])
-    items = {item.name: item for section in sections for item in section.items}
-    assert "made up" in sections[0].text[1]
+    shown = sections([quick])
+    items = {item.name: item for section in shown for item in section.items}
+    assert "made up" in shown[0].text[1]
     table = items["task-interaction-table3-pairs"]
     assert [row[0] for row in table.rows] == ["1", "50"] and table.rows[0][-1] == "4"
     mean = np.mean([row["test_accuracy"] for row in quick.of("stop", rule="Reverse(K=1)")])
@@ -156,13 +155,13 @@ def test_papers_values_stand_beside_its_data(tmp_path):
         records.add(kind="evaluation", **label, step=0, cosine=1.0, test_accuracy=0.1)
         done = dict(best_step=25, test_accuracy=0.6, validation_accuracy=0.5)
         records.add(kind="stop", **label, step=50, **done, criterion="test_accuracy")
-    (table,) = report.sections([load(tmp_path / "run")])[0].items
+    (table,) = sections([load(tmp_path / "run")])[0].items
     assert table.rows == (
         ("5", "60.00", "61.33 ± 1.08", "25", "4950", spread([], 2), "1.3", "50.00", "10.00", "1"),
     )
     assert any("too high" in note for note in table.notes)
-    sections = report.sections([load(tmp_path / "run")])
-    assert "features of X" in sections[0].text[1] and not sections[2].items
+    shown = sections([load(tmp_path / "run")])
+    assert "features of X" in shown[0].text[1] and not shown[2].items
 
 
 def test_stall(tmp_path):
@@ -186,7 +185,7 @@ def test_resumes(quick, tmp_path, monkeypatch):
     """From what a kill leaves on disk, then from an interrupt: the records nobody disturbed."""
     out = tmp_path / "killed"
     shutil.copytree(quick.path.with_name("at 25"), out)
-    see, announce = Stall.see, experiment.announce
+    see, announce = Stall.see, program.announce
 
     def interrupted(stall, step, score, lam):
         see(stall, step, score, lam)
@@ -198,11 +197,11 @@ def test_resumes(quick, tmp_path, monkeypatch):
         if "K=50" in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(experiment, "announce", first_rule_alone)
+    monkeypatch.setattr(program, "announce", first_rule_alone)
     for times, hook in enumerate((interrupted, see)):
         monkeypatch.setattr(Stall, "see", hook)
         with pytest.raises(KeyboardInterrupt):
-            experiment.run(SMALL, out, resume=True)
+            run(SMALL, out, resume=True)
         steps = {row["step"] for row in load(out).of("evaluation")}
         assert max(steps) == [50, 75][times]
     for kind in ("classes", "evaluation", "stop", "interaction"):
@@ -211,14 +210,13 @@ def test_resumes(quick, tmp_path, monkeypatch):
 
 
 def test_stop_on_test_is_for_this_experiment():
-    config = experiments.configure("task-interaction", "paper", stop_on_test=True)
-    assert config.leak and config.criterion == "test_accuracy"
-    assert not experiments.configure("task-interaction", "paper").leak
-    assert experiments.configure("task-interaction", "paper", steps=7).steps == (7, 7)
+    configure = find("task-interaction").configure
+    config = configure("paper", {"stop_on_test": True})
+    assert config.stop_on_test and config.criterion == "test_accuracy"
+    assert not configure("paper").stop_on_test
+    assert configure("paper", {"steps": 7}).steps == (7, 7)
     result = CliRunner().invoke(app, ["run", "toy", "--stop-on-test"])
-    assert str(result.exception) == (
-        "experiment toy does not stop early; leave out --stop-on-test."
-    )
+    assert str(result.exception) == "experiment toy has no stop_on_test to choose; leave it out."
 
 
 def test_features_are_centred_and_scaled():

@@ -183,6 +183,8 @@ def scores(value: Any) -> dict[str, float]:
         ) from error
     if not scores:
         raise ValueError("evaluate(lam) returned an empty dict: return a number at least.")
+    if "step" in scores:
+        raise ValueError("evaluate(lam) returned a step, which is the name of the hyper-iteration.")
     return scores
 
 

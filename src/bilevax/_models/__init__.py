@@ -1,1 +1,1 @@
-"""Models that the paper's experiments and the apps share."""
+"""The bilevel problems of section 4, for the paper's experiments and for the apps."""

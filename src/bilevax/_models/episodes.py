@@ -9,14 +9,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 
-class Split(NamedTuple):
-    """Characters for training, for choosing settings, for testing; no character in two."""
-
-    train: np.ndarray
-    validation: np.ndarray
-    test: np.ndarray
-
-
 class Task(NamedTuple):
     """One context S: a classifier is trained on `x` and judged on `x_val`."""
 
@@ -26,16 +18,18 @@ class Task(NamedTuple):
     y_val: Int[Array, " ways*queries"]
 
 
-def split(images: np.ndarray, sizes: tuple[int, int], seed: int) -> Split:
-    """Random characters of (characters, drawings, h, w); the rest is for testing."""
-    order = np.random.default_rng(seed).permutation(len(images))
+def split(
+    images: np.ndarray, sizes: tuple[int, int], seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random characters of (characters, drawings, h, w) for training and for choosing settings,
+    in these numbers, and all others for testing.
+    """
     train, validation = sizes
     if train + validation >= len(images):
         raise ValueError(f"{len(images)} characters cannot be split into {sizes} and a test set.")
-    return Split(
-        images[order[:train]], images[order[train : train + validation]],
-        images[order[train + validation :]],
-    )  # fmt: skip
+    order = np.random.default_rng(seed).permutation(len(images))
+    a, b, c = np.split(order, [train, train + validation])
+    return images[a], images[b], images[c]
 
 
 class Sampler(eqx.Module):

@@ -1,12 +1,15 @@
-"""The problem of task interaction (section 4.2.2), on Gram matrices.
+"""Task interaction as a bilevel problem (section 4.2.2).
 
     g = mean CE(W; training) + sum_ij C_ij |w_i - w_j|^2 + rho sum_v |w_v|^2
 
 C = A + A', A = softplus(B), rho = softplus(nu); lam = {B, nu}, tuned on validation data.
 
-From W_0 = 0 every W_t is V_t' X: the gradient of the loss is R' X, and the penalties mix rows
-of W. So descent runs on V, of examples x classes, and needs of the features only their Gram
-matrix: the same iterates, with one product of m x m instead of two of m x D in a step.
+`g_rows`, `f_rows`: for many rows with few features, S holds the rows, and descent runs on W.
+
+`dynamics`, `f`: for few rows with many features. From W_0 = 0 every W_t is V_t' X: the gradient
+of the loss is R' X, and the penalties mix rows of W. So descent runs on V, of examples x classes,
+and needs of the features only their Gram matrix: the same iterates, with one product of m x m
+instead of two of m x D in a step.
 """
 
 from typing import NamedTuple
@@ -14,11 +17,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from .._dynamics import Dynamics
+from .._types import Context, Hyper
+from .rows import cross_entropy, linear
 
 
 class Trial(NamedTuple):
@@ -46,6 +50,19 @@ def first_lam(
     return {"B": jnp.full((classes, classes), inverse(C / 2)), "nu": inverse(rho)}
 
 
+def g_rows(W: Array, lam: Hyper, S: Context) -> Array:
+    C, rho = interaction(lam)
+    x, y = S["train"]
+    apart = jnp.sum(jnp.sum(C, axis=1) * jnp.sum(W**2, axis=1)) - jnp.sum(C * (W @ W.T))
+    return jnp.mean(cross_entropy(linear(W, x), y)) + 2 * apart + rho * jnp.sum(W**2)
+
+
+def f_rows(W: Array, lam: Hyper, S: Context) -> Array:
+    """Cross-entropy on the validation rows."""
+    x, y = S["validation"]
+    return jnp.mean(cross_entropy(linear(W, x), y))
+
+
 def dynamics(gamma: float, classes: int) -> Dynamics:
     """Gradient descent on g from W_0 = 0, as an iteration of V with W = V' X."""
 
@@ -61,7 +78,7 @@ def dynamics(gamma: float, classes: int) -> Dynamics:
 
 def f(V: Array, lam: dict, S: Trial) -> Array:
     """Cross-entropy on the validation set."""
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(S.across @ V, S.y_val))
+    return jnp.mean(cross_entropy(S.across @ V, S.y_val))
 
 
 def trial(

@@ -21,7 +21,7 @@ from jaxtyping import PyTree
 
 from .._errors import check as base
 from .._errors import checkpoints as check
-from .._files import whole
+from .._files import atomic_write
 from .devices import agreed, on_host
 from .lock import locked
 
@@ -103,7 +103,7 @@ class Store:
         if jax.process_index() > 0:
             return
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-        with whole(self._path(step)) as file:
+        with atomic_write(self._path(step)) as file:
             np.savez(file, **arrays, digest=_digest(arrays))
         for old in self._steps()[: -self._keep]:
             self._path(old).unlink()
@@ -144,8 +144,14 @@ def _read(path: Path) -> Saved:
 def _digest(arrays: Arrays) -> np.ndarray:
     sum_ = hashlib.blake2b(digest_size=16)
     for name, a in sorted(arrays.items()):
-        sum_.update(f"{name} {a.itemsize} {a.shape} ".encode() + a.tobytes())
+        sum_.update(f"{name} {a.itemsize} {a.shape} ".encode())
+        sum_.update(raw(a))
     return np.frombuffer(sum_.digest(), np.uint8)
+
+
+def raw(a: np.ndarray) -> np.ndarray:
+    """The bytes of a, not copied."""
+    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
 
 
 def _put_aside(path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 import optax
 from jax.extend import core
 from jaxtyping import PyTree
@@ -19,22 +20,20 @@ from jaxtyping import PyTree
 from .. import _tree as tree
 from .._types import Context, Hyper
 from .batch import OuterProblem
-from .checkpoints import named
+from .checkpoints import named, raw
 from .contexts import Reader
 from .devices import on_host
-from .hyper_iteration import first_state, hyper_iteration
+from .hyper_iteration import OuterState, hyper_iteration
 
 
 def fingerprint(
-    problem: OuterProblem, lam: Hyper, S: Context, reader: Reader | None
+    problem: OuterProblem, state: OuterState, S: Context, reader: Reader | None
 ) -> dict[str, Any]:
-    """The settings of a run, as JSON. Which device does what is not among them."""
+    """The settings of a run and its first state, as JSON; not which device does what."""
     problem = dataclasses.replace(problem, at_once=1, mesh=None, state_places=None)
-    start = lambda problem, lam, S: problem.xi.start(lam, S)
-    s = eqx.filter_eval_shape(start, problem, lam, S)
-    w = eqx.filter_eval_shape(problem.xi.read, s)
-    state = first_state(problem, lam, _stacked(w, problem.batch) if problem.warm_start else None)
-    forms = named("lam", lam) | named("opt", state.opt)
+    forms = named("lam", state.lam) | named("opt", state.opt)
+    stacked = lambda a: jax.ShapeDtypeStruct((problem.batch, *a.shape), a.dtype)
+    contexts = jax.tree.map(stacked, S) if reader else None
     return {
         "T": problem.T,
         "rule": _text(problem.rule),
@@ -44,20 +43,11 @@ def fingerprint(
         "float64": bool(jax.config.read("jax_enable_x64")),
         "forms": {name: f"{a.dtype}{list(a.shape)}" for name, a in forms.items()},
         "key": digest(problem.key),
-        "lam": digest(lam),
+        "lam": digest(state.lam),
         "S": digest(problem.S),
         "first context": digest(S) if reader and not reader.knows_position else None,
-        "f": digest(problem.f, _trace(lambda p, *x: p.f(*x), problem, w, lam, S)),
-        "xi": digest(
-            problem.xi,
-            _trace(start, problem, lam, S),
-            _trace(lambda p, *x: p.xi.advance(*x, 0), problem, s, lam, S),
-        ),
-        "sampler": digest(problem.draw, _trace(lambda p: p.draw and p.draw(p.key), problem)),
-        "optimizer": digest(state.opt, _trace(_update, problem, state.opt, lam)),
-        "program": digest(
-            _trace(hyper_iteration, problem, state, _stacked(S, problem.batch) if reader else None)
-        ),
+        "optimizer": digest(state.opt, _trace(_update, problem, state.opt, state.lam)),
+        "program": digest(problem, _trace(hyper_iteration, problem, state, contexts)),
         "versions": {"jax": jax.__version__, "optax": optax.__version__},
     }
 
@@ -72,10 +62,6 @@ def digest(*values: PyTree) -> str:
             for part in _parts(leaf):
                 sum_.update(part)
     return sum_.hexdigest()
-
-
-def _stacked(x: PyTree, n: int) -> PyTree:
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape), a.dtype), x)
 
 
 def _update(problem: OuterProblem, opt: PyTree, lam: Hyper) -> PyTree:
@@ -93,7 +79,7 @@ def _trace(fun: Callable[..., PyTree], *args: PyTree) -> core.ClosedJaxpr:
     return jax.make_jaxpr(run)(forms)
 
 
-def _parts(x: Any) -> Iterator[bytes]:
+def _parts(x: Any) -> Iterator[bytes | np.ndarray]:
     """x as bytes: programs by their steps, arrays by their bits."""
     if isinstance(x, core.ClosedJaxpr):
         yield from _parts([x.consts, x.jaxpr])
@@ -107,15 +93,15 @@ def _parts(x: Any) -> Iterator[bytes]:
         yield from _parts(sorted(x.items(), key=lambda item: str(item[0])))
     elif isinstance(x, (set, frozenset)):
         yield from _parts(sorted(map(_text, x)))
-    elif hasattr(x, "dtype") and hasattr(x, "shape"):
+    elif isinstance(x, (jax.Array, np.ndarray, np.generic)):
         yield f"{x.dtype} {x.shape} ".encode()
         if not isinstance(x, jax.Array) or x.is_fully_addressable or x.is_fully_replicated:
-            yield on_host(x).tobytes()  # of what several processes share, only the form
+            yield raw(on_host(x))  # of what several processes share, only the form
     else:
         yield _text(x).encode()
 
 
-def _program(jaxpr: core.Jaxpr) -> Iterator[bytes]:
+def _program(jaxpr: core.Jaxpr) -> Iterator[bytes | np.ndarray]:
     """Every equation, with its variables numbered as they come."""
     numbers: dict[Any, int] = {}
 

@@ -61,7 +61,7 @@ class Log:
 
     def evaluate(self, evaluate: Callable[[Hyper], Any], lam: Hyper) -> None:
         """Call the user's function; keep its numbers, and lam if they are the best."""
-        scores = {"step": float(self.tau)} | check.scores(evaluate(lam))
+        scores = check.scores(evaluate(lam)) | {"step": float(self.tau)}
         before = len(self.evaluated)
         for name in scores:  # what is new was not a number before
             self._evaluations.setdefault(name, [math.nan] * before)

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import optax
@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from .._dynamics import AbstractDynamics
 from .._errors import check as base
 from .._errors import outer as check
+from .._errors.checkpoints import CheckpointWarning
 from .._errors.say import said_once
 from .._hypergradient import check_problem
 from .._rules.base import AbstractRule
@@ -202,14 +203,15 @@ def minimize(
         try:
             shows = [*shows, callback] if callback else shows
             reason = run.go_on(received, evaluate, shows, warn)
-        except BaseException as error:  # also of evaluate, of an iterator, of a signal
             run.save()
+        except BaseException as error:  # also of evaluate, of an iterator, of a signal
+            with suppress(CheckpointWarning):  # if it is an error, it is this one, or less than it
+                run.save()
             result = _result(run, "error")
             if not throw and isinstance(error, check.NUMERICAL):
                 return result._replace(error=error.with_traceback(None))
             check.stopped(error, run.where(), result)
             raise
-        run.save()
         return _result(run, reason)
 
 

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from . import _check as check
+from . import _inputs as inputs
 
 
 class AbstractClassifier(ClassifierMixin, BaseEstimator):
@@ -21,32 +21,32 @@ class AbstractClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """The rows to fit and the numbers of their classes; sets `classes_`."""
-        check.dense(X, "X")
+        inputs.dense(X, "X")
         X, y = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
         )
-        check.finite(X, "X")
+        inputs.finite(X, "X")
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        check.classes(self.classes_)
+        inputs.classes(self.classes_)
         return X, codes
 
     def _others(self, X: Any, y: Any, x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Further rows, X_name, beside x, and their labels."""
-        check.dense(X, f"X_{name}")
+        """Further rows, X_name, with the columns of x, and their labels."""
+        inputs.dense(X, f"X_{name}")
         other = check_array(X, dtype="float64", ensure_all_finite=False, input_name=f"X_{name}")
-        check.finite(other, f"X_{name}")
+        inputs.finite(other, f"X_{name}")
         labels = column_or_1d(y)
-        check.same_features(x, other, name)
+        inputs.same_features(x, other, name)
         validate_data(self, X, reset=False, skip_check_array=True)  # names of columns
-        check.as_long(other, labels, name)
+        inputs.as_long(other, labels, name)
         return other, labels
 
     def _logits(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        check.dense(X, "X")
+        inputs.dense(X, "X")
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        check.finite(X, "X")
+        inputs.finite(X, "X")
         return self._scores(X)
 
     def decision_function(self, X: Any) -> np.ndarray:

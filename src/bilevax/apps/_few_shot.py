@@ -4,20 +4,19 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.special import softmax
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._compile import weak_jit
 from .._hypergradient import solve
 from .._models.convolution import patches
 from .._models.episodes import Task
-from .._models.network import (
+from .._models.one_shot import (
     Hyper,
     classify,
     dynamics,
@@ -26,12 +25,12 @@ from .._models.network import (
     represent,
     slowing_adam,
 )
+from .._models.optimizer import with_arrays
 from .._outer.minimize import minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
-from . import _images as images
-from ._check import number, whole
-from ._settings import seed_of
+from . import _inputs as inputs
+from . import _learner_file as learner_file
 
 XI = dynamics()
 
@@ -47,15 +46,17 @@ class FewShotLearner(BaseEstimator):
 
     **Arguments:**
 
-    - `filters`: of each of the four convolutions.
+    - `filters`: channels of each of the four convolutions.
     - `T`: inner steps, in `fit` and in `adapt`.
     - `rule`: the hypergradient. Default: `Reverse(K=5)`, or all steps if T is less.
-    - `steps`: hyper-iterations; each sees `batch` tasks.
-    - `hyper_rate`: of Adam, decaying; a tenth of it for the logarithms of rho and gamma.
-    - `rho`, `gamma`: strength of the pull and inner step size, to begin with.
-    - `random_state`: of the first weights and of the tasks.
-    - `progress`: show a progress bar. Default: on a terminal.
-    - `checkpoint_dir`: save the run here, and go on from what is there.
+    - `steps`: hyper-iterations.
+    - `batch`: tasks in a hyper-iteration.
+    - `hyper_rate`: first learning rate of Adam, which decays; a tenth of it for the logarithms of
+        rho and gamma.
+    - `rho`, `gamma`: first strength of the pull, and first inner step size.
+    - `random_state`: random seed of the first weights and of the tasks.
+    - `progress`: show a progress bar; None shows one on a terminal.
+    - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
     After `fit`: `lam_`, `ways_`, `size_` (the side of an image), `history_`.
 
@@ -99,7 +100,7 @@ class FewShotLearner(BaseEstimator):
         self.checkpoint_dir = checkpoint_dir
 
     def fit(self, tasks: Any, y: None = None) -> Self:
-        """Learn to learn.
+        """Learn from tasks how to learn from few examples.
 
         **Arguments:**
 
@@ -107,16 +108,17 @@ class FewShotLearner(BaseEstimator):
             support images (n, side, side) from 0 to 1 with classes 0, 1, ..., and query images.
         - `y`: nothing; scikit-learn's conventions ask for it.
         """
-        keys = jax.random.split(jax.random.key(seed_of(check_random_state(self.random_state))))
-        self.ways_, self.size_ = images.form(tasks, keys[1])
-        rho, gamma = number(self.rho, "rho"), number(self.gamma, "gamma")
-        lam = first_lam(keys[0], self.ways_, whole(self.filters, "filters"), rho, gamma)
-        T, steps = whole(self.T, "T"), whole(self.steps, "steps")
+        keys = jax.random.split(inputs.key(self.random_state))
+        self.ways_, self.size_ = inputs.task_shape(tasks, keys[1])
+        rho, gamma = inputs.number(self.rho, "rho"), inputs.number(self.gamma, "gamma")
+        lam = first_lam(keys[0], self.ways_, inputs.integer(self.filters, "filters"), rho, gamma)
+        T, steps = inputs.integer(self.T, "T"), inputs.integer(self.steps, "steps")
         rule = self.rule if self.rule is not None else Reverse(K=5) if T > 5 else Reverse()
+        rate = inputs.number(self.hyper_rate, "hyper_rate")
         result = minimize(
             f, XI, rule, lam, T=T, steps=steps, contexts=tasks, key=keys[1],
-            optimizer=slowing_adam(steps, number(self.hyper_rate, "hyper_rate")),
-            batch=whole(self.batch, "batch"), at_once=1, progress=self.progress,
+            optimizer=with_arrays(slowing_adam, steps, jnp.asarray(rate)),
+            batch=inputs.integer(self.batch, "batch"), at_once=1, progress=self.progress,
             checkpoint=self.checkpoint_dir,
         )  # fmt: skip
         self.lam_, self.history_ = jax.tree.map(np.asarray, result.lam), result.history
@@ -135,26 +137,28 @@ class FewShotLearner(BaseEstimator):
         An `AdaptedClassifier`, with `predict` and `predict_proba`.
         """
         check_is_fitted(self, "lam_")
-        x = images.as_images(X_support, "X_support", self.size_)
-        classes, codes = images.labels(y_support, len(x), self.ways_)
-        lam = images.first_outputs(jax.tree.map(jnp.asarray, self.lam_), len(classes))
-        w = _adapt(lam, jnp.asarray(x), jnp.asarray(codes, jnp.int32), whole(self.T, "T"))
+        x = inputs.images(X_support, "X_support", self.size_)
+        classes, codes = inputs.support_labels(y_support, len(x), self.ways_)
+        lam = _first_outputs(jax.tree.map(jnp.asarray, self.lam_), len(classes))
+        w = _adapt(lam, jnp.asarray(x), jnp.asarray(codes, jnp.int32), inputs.integer(self.T, "T"))
         return AdaptedClassifier(classes, lam, w, x)
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write one file, an npz of plain arrays with the settings as JSON; nothing is pickled."""
         check_is_fitted(self, "lam_")
         settings = {"T": self.T, "filters": self.filters, "ways": self.ways_, "size": self.size_}
-        return images.write(Path(path), settings, self.lam_)
+        return learner_file.write(Path(path), settings, self.lam_)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "FewShotLearner":
-        """The learner that `save` wrote; it can adapt, and be fitted anew."""
-        settings, arrays = images.read(Path(path))
+        """The learner that `save` wrote; it can adapt, and be fitted again."""
+        settings, arrays = learner_file.read(Path(path))
         learner = cls(filters=settings["filters"], T=settings["T"])
         learner.ways_, learner.size_ = settings["ways"], settings["size"]
-        form = first_lam(jax.random.key(0), learner.ways_, learner.filters, 1.0, 1.0)
-        learner.lam_ = images.fill(form, arrays, Path(path))
+        form = jax.eval_shape(
+            lambda key: first_lam(key, learner.ways_, learner.filters, 1.0, 1.0), jax.random.key(0)
+        )
+        learner.lam_ = learner_file.fill(form, arrays, Path(path))
         return learner
 
 
@@ -177,7 +181,7 @@ class AdaptedClassifier:
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities, `(n, classes)`, in the order of `classes_`."""
-        x = images.as_images(X, "X", self._support.shape[1])
+        x = inputs.images(X, "X", self._support.shape[1])
         together = jnp.asarray(np.concatenate([self._support, x]))
         logits = np.asarray(_logits(self._w, self._lam, together), float)
         return softmax(logits[len(self._support) :], axis=1)
@@ -187,7 +191,13 @@ class AdaptedClassifier:
         return self.classes_[self.predict_proba(X).argmax(1)]
 
 
-@eqx.filter_jit
+def _first_outputs(lam: Hyper, n: int) -> Hyper:
+    """A linear layer with n of its outputs; in training classes were numbered at random."""
+    linear = jax.tree.map(lambda a: a[..., :n], lam["c"]["linear"])
+    return lam | {"c": lam["c"] | {"linear": linear}}
+
+
+@weak_jit
 def _adapt(lam: Hyper, x: Array, y: Array, T: int) -> Any:
     return solve(XI, lam, Task(x, y, x, y), T=T)
 

@@ -1,21 +1,26 @@
 """`HyperCleaner`: a classifier for data whose labels are partly wrong."""
 
+import warnings
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from sklearn.utils import check_random_state
+from jaxtyping import Array
 
-from .._errors import check as base
+from .._errors import check
+from .._errors.outcome import InvisibleLeafWarning
+from .._hypergradient import solve
+from .._models.cleaning import Cleaning, Contexts, belief, cleaning
+from .._models.optimizer import adam
+from .._models.rows import Rows, linear
 from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
-from . import _check as check
-from . import _settings as settings
+from . import _inputs as inputs
 from ._classifier import AbstractClassifier
-from ._model import Draw, Problem, Rows, as_numpy, belief, linear, problem, train
+from ._defaults import diagnosis_of, horizon_of, rate_of, rule_of
+from ._scale import Scale, as_given, standard, unit_curvature, with_ones
 
 ROUNDS = 2
 """Times that the final classifier is trained again on what it believes."""
@@ -36,17 +41,18 @@ class HyperCleaner(AbstractClassifier):
         order. Default: a linear model.
     - `rule`: the hypergradient. Default: chosen by one diagnosis at the start, `diagnosis_`.
     - `T`: inner steps. Default: 100; with minibatches at least twice through the rows.
-    - `learning_rate`: of the inner steps. Default: one over the largest curvature, measured.
+    - `learning_rate`: step size of the inner descent. Default: one over the largest curvature,
+        measured.
     - `steps`: hyper-iterations, steps of Adam on lam.
-    - `hyper_rate`: of Adam.
-    - `weight_decay`: of |w|^2 in the inner loss.
-    - `threshold`: a row is suspect if the final classifier gives its label a probability below.
+    - `hyper_rate`: learning rate of Adam.
+    - `weight_decay`: factor of |w|^2 in the inner loss.
+    - `threshold`: a row is suspect if the final classifier gives its label a smaller probability.
     - `standardize`: bring columns to mean 0 and deviation 1 (no value beyond 10).
     - `use_trusted`: train the final classifier on the trusted rows too.
     - `batch_size`: rows in an inner step and in the outer loss. Default: all of them.
-    - `random_state`: of the minibatches.
-    - `progress`: show a progress bar. Default: on a terminal.
-    - `checkpoint_dir`: save the run here, and go on from what is there.
+    - `random_state`: random seed of the minibatches.
+    - `progress`: show a progress bar; None shows one on a terminal.
+    - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
     After `fit`: `weights_`, sigmoid(lam_i) of each training row; `suspect_`, a mask of them;
     `belief_`, the probability that the final classifier gives to their labels (the paper's own
@@ -101,87 +107,84 @@ class HyperCleaner(AbstractClassifier):
         self.checkpoint_dir = checkpoint_dir
 
     def fit(self, X: Any, y: Any, X_trusted: Any = None, y_trusted: Any = None) -> Self:
-        """Clean.
+        """Weigh the rows, and learn from them.
 
         **Arguments:**
 
         - `X`, `y`: rows and their labels (numbers, strings or bools), some of them wrong.
         - `X_trusted`, `y_trusted`: rows whose labels are right; at least one of each class.
         """
-        x, codes, trusted, trusted_codes = self._data(X, y, X_trusted, y_trusted)
-        self._scale = self._scale_of(x, len(self.classes_))
-        rows = Rows(self._prepared(x), jnp.asarray(codes, jnp.int32))
-        p = self._problem(rows, Rows(self._prepared(trusted), jnp.asarray(trusted_codes)))
+        threshold = inputs.number(self.threshold, "threshold")
+        x, codes = self._rows(X, y)
+        inputs.trusted_given(X_trusted, y_trusted)
+        x_trusted, labels = self._others(X_trusted, y_trusted, x, "trusted")
+        self._scale = self._scale_of(x)
+        rows = Rows(self._features(x), jnp.asarray(codes, jnp.int32))
+        codes_trusted = inputs.codes_of_each(labels, self.classes_)
+        p = self._problem(rows, Rows(self._features(x_trusted), jnp.asarray(codes_trusted)))
         result = self._minimize(p)
         self.lam_, self.history_ = np.asarray(result.lam), result.history
         self.weights_ = 1 / (1 + np.exp(-self.lam_.astype(float)))
         self.w_, self.belief_ = self._learn(p, rows)
-        self.suspect_ = self.belief_ < check.number(self.threshold, "threshold")
+        self.suspect_ = self.belief_ < threshold
         return self
 
-    def _data(self, X: Any, y: Any, X_trusted: Any, y_trusted: Any) -> tuple:
-        x, codes = self._rows(X, y)
-        check.trusted_given(X_trusted, y_trusted)
-        trusted, labels = self._others(X_trusted, y_trusted, x, "trusted")
-        return x, codes, trusted, check.coded(labels, self.classes_)
+    def _scale_of(self, x: np.ndarray) -> Scale:
+        if not self.standardize:
+            return as_given(x)
+        return unit_curvature(x, len(self.classes_)) if self.model is None else standard(x)
 
-    def _scale_of(self, x: np.ndarray, classes: int) -> settings.Scale:
-        scale = settings.standard(x) if self.standardize else settings.as_given(x)
-        own = self.model is None and self.standardize
-        return settings.unit_curvature(scale, x, classes) if own else scale
-
-    def _prepared(self, x: np.ndarray) -> Any:
+    def _features(self, x: np.ndarray) -> Array:
         z = self._scale(x)
-        if self.model is None:
-            z = np.pad(z, ((0, 0), (0, 1)), constant_values=1.0)
-        return jnp.asarray(z, jnp.float32)
+        return jnp.asarray(with_ones(z) if self.model is None else z, jnp.float32)
 
-    def _problem(self, rows: Rows, trusted: Rows) -> Problem:
+    def _problem(self, rows: Rows, trusted: Rows) -> Cleaning:
         n, classes = len(rows.y), len(self.classes_)
         w, apply = self._model(rows.x.shape[1], classes)
-        shape = jax.eval_shape(apply, w, rows.x).shape
-        check.logits(shape, n, classes)
-        size = None if self.batch_size is None else check.whole(self.batch_size, "batch_size")
+        inputs.logits(jax.eval_shape(apply, w, rows.x).shape, n, classes)
+        size = None if self.batch_size is None else inputs.integer(self.batch_size, "batch_size")
         size = size if size is not None and size < n else None
-        T = settings.horizon_of(n, size) if self.T is None else check.whole(self.T, "T")
-        decay = check.number(self.weight_decay, "weight_decay", zero=True)
-        seed = settings.seed_of(check_random_state(self.random_state))
-        p = problem(apply, w, rows, trusted, T=T, decay=decay, size=size, seed=seed)
+        T = horizon_of(n, size) if self.T is None else inputs.integer(self.T, "T")
+        decay = inputs.number(self.weight_decay, "weight_decay", zero=True)
+        key = inputs.key(self.random_state)
+        p = cleaning(apply, w, rows, trusted, T=T, decay=decay, size=size, key=key)
         rate = self.learning_rate
-        rate = settings.rate_of(p) if rate is None else check.number(rate, "learning_rate")
+        rate = rate_of(p) if rate is None else inputs.number(rate, "learning_rate")
         self.T_, self.learning_rate_ = T, rate
         return p.at_rate(rate)
 
     def _model(self, features: int, classes: int) -> tuple:
         if self.model is None:
             return jnp.zeros((classes, features), jnp.float32), linear
-        w, apply = check.model(self.model)
-        return jax.tree.map(jnp.asarray, base.floating(w, "w")), apply
+        w, apply = inputs.model(self.model)
+        return jax.tree.map(jnp.asarray, check.floating(w, "w")), apply
 
-    def _minimize(self, p: Problem) -> Result:
-        self.diagnosis_, rule = None, self.rule
-        if rule is None:
-            self.diagnosis_ = settings.look(p)
-            rule = settings.rule_of(self.diagnosis_, p)
-        self.rule_ = rule
-        steps = check.whole(self.steps, "steps")
-        return minimize(
-            p.f,
-            p.xi,
-            rule,
-            p.lam,
-            T=p.T,
-            steps=steps,
-            optimizer=optax.adam(check.number(self.hyper_rate, "hyper_rate")),
-            S=p.S if p.size is None else None,
-            contexts=None if p.size is None else Draw(p.S, p.size),
-            key=None if p.size is None else p.S["key"],
-            progress=self.progress,
-            checkpoint=self.checkpoint_dir
-            and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
-        )
+    def _minimize(self, p: Cleaning) -> Result:
+        self.diagnosis_, self.rule_ = None, self.rule
+        if self.rule is None:
+            self.diagnosis_ = diagnosis_of(p)
+            self.rule_ = rule_of(self.diagnosis_, p)
+        steps = inputs.integer(self.steps, "steps")
+        with warnings.catch_warnings():
+            if p.size is not None:  # rows that K steps leave out are drawn in other iterations
+                warnings.simplefilter("ignore", InvisibleLeafWarning)
+            return minimize(
+                p.f,
+                p.xi,
+                self.rule_,  # pyright: ignore[reportArgumentType]
+                p.lam,
+                T=p.T,
+                steps=steps,
+                optimizer=adam(inputs.number(self.hyper_rate, "hyper_rate")),
+                S=p.S if p.size is None else None,
+                contexts=None if p.size is None else Contexts(p.S, p.size),
+                key=None if p.size is None else p.S["key"],
+                progress=self.progress,
+                checkpoint=self.checkpoint_dir
+                and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
+            )
 
-    def _learn(self, p: Problem, rows: Rows) -> tuple[Any, np.ndarray]:
+    def _learn(self, p: Cleaning, rows: Rows) -> tuple[Any, np.ndarray]:
         """The final classifier, and how much it believes each label.
 
         First the rows have the weights that were found; then, `ROUNDS` times, as weight the
@@ -195,13 +198,12 @@ class HyperCleaner(AbstractClassifier):
         weight = weight.at[:n].set(jnp.asarray(self.weights_, jnp.float32))
         for _ in range(1 + ROUNDS):
             p = p.on(rows, weight)
-            w = train(p, p.lam)
+            w = solve(p.xi, p.lam, p.S, T=p.T)
             weight = weight.at[:n].set(belief(p, w)[:n])
-        return as_numpy(w), np.asarray(weight[:n], float)
+        return jax.tree.map(np.asarray, w), np.asarray(weight[:n], float)
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
         if self.model is None:  # in float64, so that a row's answer does not hang on its company
-            z = np.pad(self._scale(x), ((0, 0), (0, 1)), constant_values=1.0)
-            return linear(self.w_.astype(float), z)
+            return linear(self.w_.astype(float), with_ones(self._scale(x)))
         w = jax.tree.map(jnp.asarray, self.w_)
-        return np.asarray(self.model[1](w, self._prepared(x)), float)
+        return np.asarray(self.model[1](w, self._features(x)), float)

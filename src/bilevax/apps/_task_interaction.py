@@ -4,20 +4,22 @@ from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
-import optax
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._models.interaction import interaction
+from .._dynamics import Descent
+from .._hypergradient import solve
+from .._models.interaction import f_rows, first_lam, g_rows, interaction
+from .._models.optimizer import adam
+from .._models.rows import Rows, descent, linear
 from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
-from . import _check as check
-from . import _settings as settings
+from .._types import Context, Hyper
+from . import _inputs as inputs
 from ._classifier import AbstractClassifier
-from ._interaction_model import Problem, f, problem
-from ._model import Rows, linear
+from ._scale import as_given, unit_curvature, with_ones
 
 
 class TaskInteraction(AbstractClassifier):
@@ -30,15 +32,16 @@ class TaskInteraction(AbstractClassifier):
 
     - `rule`: the hypergradient. Default: full back-propagation; `Reverse(K=5)` is faster.
     - `T`: inner steps.
-    - `learning_rate`: of the inner steps; columns are scaled so that 1 is the largest curvature.
+    - `learning_rate`: step size of the inner descent; columns are scaled so that the largest
+        curvature is 1.
     - `steps`: hyper-iterations, steps of Adam on C.
-    - `hyper_rate`: of Adam.
-    - `start`: every C_ij, and the weight decay rho, at the start.
+    - `hyper_rate`: learning rate of Adam.
+    - `start`: first value of every C_ij and of the weight decay rho.
     - `standardize`: bring columns to mean 0 and deviation 1 (no value beyond 10), then scale.
     - `refit`: train the final classifier on the validation rows too.
-    - `random_state`: of the rows that are held out where no validation set is given.
-    - `progress`: show a progress bar. Default: not.
-    - `checkpoint_dir`: save the run here, and go on from what is there.
+    - `random_state`: random seed of the rows that are held out if no validation set is given.
+    - `progress`: show a progress bar; None shows one on a terminal.
+    - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
     After `fit`: `interaction_`, C in the order of `classes_`, 0 on the diagonal; `rho_`;
     `held_out_`, the rows of X that served for validation, or None where a set was given;
@@ -96,69 +99,61 @@ class TaskInteraction(AbstractClassifier):
             held out for that (`held_out_`).
         """
         x, codes = self._rows(X, y)
-        given = check.both_given(X_val, y_val, "val")
+        given = inputs.both_given(X_val, y_val, "val")
         train, validation = self._given(X_val, y_val, x, codes) if given else self._held(x, codes)
-        self._scale = self._scale_of(x)
+        n = len(self.classes_)
+        self._scale = unit_curvature(x, n) if self.standardize else as_given(x)
         train, validation = self._prepared(*train), self._prepared(*validation)
-        p = self._problem(train, validation)
-        result = self._minimize(p)
+        W = jnp.zeros((n, train.x.shape[1]), jnp.float32)
+        xi = descent(g_rows, W, inputs.number(self.learning_rate, "learning_rate"))
+        start = inputs.number(self.start, "start")
+        S = {"train": train, "validation": validation}
+        result = self._minimize(xi, first_lam(n, start, start, jnp.float32), S)
         self.history_ = result.history
         C, rho = interaction(result.lam)
         self.interaction_, self.rho_ = np.array(C, float), float(rho)
         np.fill_diagonal(self.interaction_, 0.0)
         both = Rows(*(jnp.concatenate(pair) for pair in zip(train, validation, strict=True)))
-        self.w_ = p.train(result.lam, both if self.refit else train)
+        S["train"] = both if self.refit else train
+        self.w_ = np.asarray(solve(xi, result.lam, S, T=self.T))
         return self
 
     def _given(self, X_val: Any, y_val: Any, x: np.ndarray, codes: np.ndarray) -> tuple:
         val, labels = self._others(X_val, y_val, x, "val")
         self.held_out_ = None
-        return (x, codes), (val, check.numbers_of(labels, self.classes_, "y_val"))
+        return (x, codes), (val, inputs.codes_of(labels, self.classes_, "y_val"))
 
     def _held(self, x: np.ndarray, codes: np.ndarray) -> tuple:
         """Half of each class; of an odd number the larger half stays for training."""
         random = check_random_state(self.random_state)
         classes = [random.permutation(np.flatnonzero(codes == c)) for c in np.unique(codes)]
         self.held_out_ = np.sort(np.concatenate([rows[: len(rows) // 2] for rows in classes]))
-        check.some_held_out(self.held_out_)
+        inputs.some_held_out(self.held_out_)
         rest = np.setdiff1d(np.arange(len(codes)), self.held_out_)
         return (x[rest], codes[rest]), (x[self.held_out_], codes[self.held_out_])
 
-    def _scale_of(self, x: np.ndarray) -> settings.Scale:
-        if not self.standardize:
-            return settings.as_given(x)
-        return settings.unit_curvature(settings.standard(x), x, len(self.classes_))
-
     def _prepared(self, x: np.ndarray, codes: np.ndarray) -> Rows:
-        return Rows(jnp.asarray(self._features(x), jnp.float32), jnp.asarray(codes, jnp.int32))
+        z = with_ones(self._scale(x))
+        return Rows(jnp.asarray(z, jnp.float32), jnp.asarray(codes, jnp.int32))
 
-    def _features(self, x: np.ndarray) -> np.ndarray:
-        return np.pad(self._scale(x), ((0, 0), (0, 1)), constant_values=1.0)
-
-    def _problem(self, train: Rows, validation: Rows) -> Problem:
-        T = check.whole(self.T, "T")
-        gamma = check.number(self.learning_rate, "learning_rate")
-        start = check.number(self.start, "start")
-        return problem(train, validation, len(self.classes_), T=T, gamma=gamma, start=start)
-
-    def _minimize(self, p: Problem) -> Result:
-        steps = check.whole(self.steps, "steps")
+    def _minimize(self, xi: Descent, lam: Hyper, S: Context) -> Result:
+        steps = inputs.integer(self.steps, "steps")
         return minimize(
-            f,
-            p.xi,
+            f_rows,
+            xi,
             Reverse() if self.rule is None else self.rule,
-            p.lam,
-            T=p.T,
+            lam,
+            T=inputs.integer(self.T, "T"),
             steps=steps,
-            optimizer=optax.adam(check.number(self.hyper_rate, "hyper_rate")),
-            S=p.S,
+            optimizer=adam(inputs.number(self.hyper_rate, "hyper_rate")),
+            S=S,
             progress=self.progress,
             checkpoint=self.checkpoint_dir
             and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
         )
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
-        return linear(self.w_.astype(float), self._features(x))
+        return linear(self.w_.astype(float), with_ones(self._scale(x)))
 
     def plot(self, axis: Any = None) -> Any:
         """Draw C, classes in the order of hierarchical clusters.
@@ -172,6 +167,17 @@ class TaskInteraction(AbstractClassifier):
         The axes.
         """
         check_is_fitted(self)
-        from ._plot import draw
+        from .._pages.chart import HeatMap
+        from .._pages.clusters import order
+        from .._pages.png import heat
 
-        return draw(self.interaction_, [str(name) for name in self.classes_], axis)
+        if axis is None:
+            import matplotlib.pyplot as plt
+
+            _, axis = plt.subplots(layout="constrained")
+        C, diagonal = self.interaction_, np.eye(len(self.classes_), dtype=bool)
+        places = order(np.where(diagonal, C.max(), C))
+        blank = np.where(diagonal, np.nan, C)[np.ix_(places, places)]
+        names = [str(self.classes_[i]) for i in places]
+        heat(axis, HeatMap(names, names, blank.tolist(), "C", log=True))
+        return axis

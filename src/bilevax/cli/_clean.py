@@ -10,33 +10,51 @@ import typer
 def clean(
     table: Annotated[Path, typer.Argument(help="The rows to clean: .csv, .parquet or .npz.")],
     trusted: Annotated[Path, typer.Option(help="Rows with the same columns and right labels.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the rows go, with weights.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The table to write, with weights.")],
     label: Annotated[str, typer.Option(help="The column (or array) of labels.")] = "y",
     ignore: Annotated[list[str] | None, typer.Option(help="A column not to learn from.")] = None,
-    page: Annotated[Path | None, typer.Option(help="The page; default: OUT with .html.")] = None,
+    missing: Annotated[str | None, typer.Option(help="Fill empty numbers: mean, median.")] = None,
+    page: Annotated[Path | None, typer.Option(help="The page. Default: OUT with .html.")] = None,
     image: Annotated[bool, typer.Option("--image", help="Show rows as square pictures.")] = False,
     steps: Annotated[int, typer.Option(min=1, help="Hyper-iterations.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.")] = 0,
-    threshold: Annotated[float, typer.Option(help="Suspect: labels less probable.")] = 0.15,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    threshold: Annotated[float, typer.Option(help="Labels less probable are suspect.")] = 0.15,
     batch: Annotated[int | None, typer.Option(min=1, help="Rows in an inner step.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Where the run is kept.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder that keeps the run.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run.")] = False,
 ) -> None:
     """Find wrong labels with the help of a few right ones.
 
     Writes every row as it was, with its weight and whether it is suspect, and a page that shows
     the most suspicious rows. Nothing is ever overwritten.
     """
-    from ..apps import _clean as work
+    from ..apps import HyperCleaner
+    from ..apps._clean import prepare, write
 
     page = out.with_suffix(".html") if page is None else page
-    job = work.job(table, trusted, out, page, label, ignore or [], image)
     folder = out.with_name(out.name + ".checkpoint") if checkpoint is None else checkpoint
-    work.ready(folder, resume)
-    cleaner = work.fit(job, steps, seed, threshold, batch, folder)
-    work.write(job, cleaner)
+    _require_run(folder, resume)
+    job = prepare(table, trusted, out, page, label, ignore or [], image, missing)
+    cleaner = HyperCleaner(
+        steps=steps,
+        random_state=seed,
+        threshold=threshold,
+        batch_size=batch,
+        progress=None,
+        checkpoint_dir=folder,
+    ).fit(job.data.x, job.data.y, job.data.x_trusted, job.data.y_trusted)
+    write(job, cleaner)
     if checkpoint is None:
         shutil.rmtree(folder)
     typer.echo(f"{steps} hyper-iterations by {cleaner.rule_} through T = {cleaner.T_} steps.")
     bad = int(cleaner.suspect_.sum())
     typer.echo(f"{bad} of {len(job.table)} labels are suspect; rows in {out}, a page in {page}.")
+
+
+def _require_run(folder: Path, resume: bool) -> None:
+    """A folder for checkpoints that is new, or the one to go on with."""
+    there = folder.exists()
+    if there and not resume:
+        raise ValueError(f"{folder} holds a run; give --resume to go on, or remove it.")
+    if resume and not there:
+        raise ValueError(f"{folder} does not exist: there is no run to resume; leave out --resume.")

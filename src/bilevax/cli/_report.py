@@ -15,15 +15,21 @@ def report(
         Path | None,
         typer.Option(help="A folder for charts as PNG and tables as Markdown and CSV."),
     ] = None,
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option(help="An experiment of your own, as module:name; may be repeated."),
+    ] = None,
 ) -> None:
     """Tables and figures of runs: on the terminal, and on one HTML page that needs no network."""
-    from ..paper import report as pages
+    from ..paper.report import Report
+    from ._run import find
 
-    for table in pages.tables(runs):
+    shown = Report(runs, [find(name) for name in experiment or ()])
+    for table in shown.tables:
         _print(table.title, table.columns, table.rows)
-    typer.echo(pages.report(runs, out))
+    typer.echo(shown.write(out))
     if figures is not None:
-        for path in pages.figures(runs, figures):
+        for path in shown.figures(figures):
             typer.echo(path)
 
 

@@ -1,39 +1,47 @@
 """`bilevax list` and `bilevax run`."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ..paper.experiments import Experiment
 
 
 def list_experiments() -> None:
     """The experiments, and where they stand in the paper."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    from ..paper.experiments import EXPERIMENTS
+    from ..paper.experiments import known
 
     table = Table(box=None, show_header=False, pad_edge=False)
-    for name, what in EXPERIMENTS.items():
-        table.add_row(f"[bold]{name}[/]", what)
+    for name in known():
+        table.add_row(Text(name, "bold"), Text(find(name).about))
     Console().print(table)
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="An experiment, as `bilevax list` shows them.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="An experiment that `bilevax list` shows, or your own as module:name."),
+    ],
     preset: Annotated[
-        Literal["quick", "paper"], typer.Option(help="Seconds on small data, or paper scale.")
+        str, typer.Option(help="quick: seconds on small data; paper: at paper scale.")
     ] = "quick",
     rule: Annotated[
-        list[str] | None, typer.Option(help='As in --rule "Reverse(K=5)"; may be repeated.')
+        list[str] | None, typer.Option(help='A rule, as in --rule "Reverse(K=5)"; may be repeated.')
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of data and noise.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     steps: Annotated[int | None, typer.Option(help="Hyper-iterations.", min=1)] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run. Default: runs/NAME-PRESET-SEED.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where data sets are looked for.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder to look for data sets in.")] = None,
     stop_on_test: Annotated[
         bool,
         typer.Option(
@@ -43,13 +51,26 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment; its records are written to a folder as it goes."""
-    from .._rules.parse import parse_rule
-    from ..paper.experiments import configure, find
+    from ..paper.records import RunError, holds_run
 
-    config = configure(name, preset, rule or (), seed, steps, stop_on_test)
-    read = getattr(find(name), "read_rule", parse_rule)  # an experiment may know more words
-    for text in rule or ():
-        read(text)
-    folder = out or Path("runs") / "-".join([name, preset, str(getattr(config, "seed", 0))])
-    find(name).run(config, folder, resume=resume, data_dir=str(data_dir) if data_dir else None)
-    typer.echo(f"{folder}: done. Look at it: bilevax report {folder} -o {name}.html")
+    experiment = find(name)
+    changes = {"rules": tuple(rule or ()) or None, "seed": seed, "steps": steps}
+    changes["stop_on_test"] = stop_on_test or None
+    config = experiment.configure(preset, {k: v for k, v in changes.items() if v is not None})
+    label = [experiment.name, preset, str(getattr(config, "seed", 0))]
+    folder = out or Path("runs") / "-".join(label)
+    if holds_run(folder) and not resume:
+        raise RunError(f"{folder} holds a run; give --resume to continue it, or another --out.")
+    experiment.run(config, folder, resume=resume, data_dir=str(data_dir) if data_dir else None)
+    own = f" --experiment {name}" if ":" in name else ""
+    page = f"{experiment.name}.html"
+    typer.echo(f"{folder}: done. Look at it: bilevax report {folder} -o {page}{own}")
+
+
+def find(name: str) -> "Experiment":
+    """An experiment; `module:name` is looked for in the present folder too."""
+    from ..paper import experiments
+
+    if ":" in name and "" not in sys.path:
+        sys.path.insert(0, "")
+    return experiments.find(name)

@@ -1,4 +1,4 @@
-"""Runs on disk: `config.toml`, `env.json`, `records.jsonl`. Imports no jax.
+"""Runs on disk: `config.toml`, `env.json`, `records.jsonl`.
 
 A run is a folder. Its records are flat JSON objects, one a line, only ever appended: a run
 that is killed loses at most the line it was writing, and that line is cut away when the run
@@ -9,18 +9,21 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-from .._files import whole
+from .._files import atomic_write
 
 Row = dict[str, Any]
 
 PACKAGES = ("bilevax", "jax", "jaxlib", "equinox", "optax", "lineax", "numpy", "scikit-learn")
 CONFIG, ENV, ROWS = "config.toml", "env.json", "records.jsonl"
+DEEPEST = 20
+DAMAGED = (ValueError, RecursionError)
+"""What readers of TOML and JSON raise; ever deeper brackets end in the second."""
 
 
 class RunError(ValueError):
@@ -66,6 +69,18 @@ class Run:
         return [row for row in self.rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
+def holds_run(path: str | os.PathLike) -> bool:
+    """Whether a folder is a run, as far as it was begun.
+
+    !!! example
+
+        >>> from bilevax.paper import records
+        >>> records.holds_run("no/such/run")
+        False
+    """
+    return (Path(path) / CONFIG).is_file()
+
+
 def load(path: str | os.PathLike) -> Run:
     """Read a run.
 
@@ -91,9 +106,9 @@ def load(path: str | os.PathLike) -> Run:
     if missing:
         raise RunError(f"{path} is not a run: it has no {missing[0]}; {_instead(path)}.")
     try:
-        config = tomllib.loads((path / CONFIG).read_text("utf-8"))
-        env = json.loads((path / ENV).read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        config = _shallow(tomllib.loads((path / CONFIG).read_text("utf-8")))
+        env = _object((path / ENV).read_bytes())
+    except DAMAGED as error:
         raise RunError(f"{path} is not a run that can be read: {error}.") from error
     return Run(path, config, env, list(_rows(path / ROWS)))
 
@@ -104,12 +119,29 @@ def _instead(path: Path) -> str:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    whole, _ = _split(path)
-    for number, line in enumerate(whole.splitlines(), 1):
+    lines, _ = _split(path)
+    for number, line in enumerate(lines.splitlines(), 1):
         try:
-            yield json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            yield _object(line)
+        except DAMAGED as error:
             raise RunError(f"{path}, line {number}, is damaged: {error}.") from error
+
+
+def _object(text: bytes) -> Row:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{type(value).__name__} in place of an object")
+    return _shallow(value) if text.count(b"[") + text.count(b"{") > DEEPEST else value
+
+
+def _shallow(value: Any, left: int = DEEPEST) -> Any:
+    """A value that can be shown: lists in lists, but not without end."""
+    if left == 0:
+        raise ValueError(f"lists in lists, more than {DEEPEST} deep")
+    inside = value.values() if isinstance(value, dict) else value
+    for part in inside if isinstance(value, dict | list) else ():
+        _shallow(part, left - 1)
+    return value
 
 
 def _split(path: Path) -> tuple[bytes, int]:
@@ -122,14 +154,14 @@ def _split(path: Path) -> tuple[bytes, int]:
 class Records:
     """A run that is being written.
 
-    Rows are told apart by `keys`: one that is already there is not written again, so that a
-    run which resumes from a checkpoint may pass over the same ground.
-
     **Arguments:**
 
     - `path`: a folder of its own; it is made.
     - `config`: the settings, flat; without what is None.
-    - `resume`: go on with the run that is there, if it has the same settings.
+    - `keys`: the columns that tell rows apart. A row with the same values there as one that was
+        written is not written again, so that a run which resumes from a checkpoint may repeat
+        steps. Without keys every row is written.
+    - `resume`: continue the run that is there, if it has the same settings.
 
     !!! example
 
@@ -142,17 +174,22 @@ class Records:
         [{'kind': 'evaluation', 'step': 10, 'loss': 0.5}]
     """
 
-    def __init__(self, path: str | os.PathLike, config: Mapping[str, Any], *, resume: bool = False):
-        self.path = Path(path)
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        config: Mapping[str, Any],
+        *,
+        keys: Sequence[str] = (),
+        resume: bool = False,
+    ):
+        self.path, self._keys = Path(path), tuple(keys)
         self._config = {k: v for k, v in config.items() if v is not None}
         self._seen: set[tuple] = set()
-        if (self.path / CONFIG).exists():
-            self._go_on(resume)
+        if holds_run(self.path):
+            self._continue(resume)
         else:
             self._begin()
         self._file = open(self.path / ROWS, "ab")  # noqa: SIM115
-
-    keys = ("kind", "data", "objective", "rule", "K", "seed", "trial", "step", "y")
 
     def _begin(self) -> None:
         if self.path.exists() and any(self.path.iterdir()):
@@ -160,12 +197,12 @@ class Records:
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / ENV).write_text(json.dumps(environment(), indent=2) + "\n", "utf-8")
         (self.path / ROWS).touch()
-        with whole(self.path / CONFIG) as file:  # last: with it, the folder is a run
+        with atomic_write(self.path / CONFIG) as file:  # last: with it, the folder is a run
             file.write(toml(self._config).encode())
 
-    def _go_on(self, resume: bool) -> None:
+    def _continue(self, resume: bool) -> None:
         if not resume:
-            raise RunError(f"{self.path} holds a run; give --resume to go on, or another folder.")
+            raise RunError(f"{self.path} holds a run; give resume=True, or another folder.")
         there = load(self.path)
         other = sorted(k for k in there.config | self._config if not self._same(there.config, k))
         if other:
@@ -185,18 +222,18 @@ class Records:
         return plain(config.get(k)) == plain(self._config.get(k))
 
     def _key(self, row: Mapping[str, Any]) -> tuple:
-        return tuple(row.get(k) for k in self.keys)
+        return tuple(row.get(k) for k in self._keys)
 
-    def has(self, **where: Any) -> bool:
-        """Whether a row with exactly these keys is there."""
-        return self._key(where) in self._seen
+    def has(self, **key: Any) -> bool:
+        """Whether there is a row with exactly these values of the keys."""
+        return bool(self._keys) and self._key(key) in self._seen
 
     def add(self, **row: Any) -> None:
-        """Append a row, unless it is there; it is on disk when this returns."""
+        """Append a row, unless one with its keys is there; it is on disk when this returns."""
         self.extend([row])
 
     def extend(self, rows: Iterable[Row]) -> None:
-        """Append those rows that are not there; they are on disk when this returns."""
+        """Append rows, as `add` does; they are on disk when this returns."""
         for row in rows:
             if not self.has(**row):
                 self._seen.add(self._key(row))

@@ -60,7 +60,7 @@ def gather(
     T = C.shape[0] - 1
     inside = jnp.arange(T, dtype=jnp.int32) < R
     sizes = jnp.linalg.norm(C, axis=1)
-    gram = jax.vmap(tree.coordinates, (None, 0))(space.BQ, space.BQ)
+    gram = jax.vmap(tree.coordinates, (None, 0))(space.BQ, space.BQ).astype(C.dtype)
     parts = jnp.einsum("ri,ij,rj->r", C[:T, :-1], gram, C[:T, :-1])
 
     def drift(product, i):

@@ -1,28 +1,11 @@
 """What a data set is: its files, the forms it may lie on disk in, and what comes out."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-
-
-class DataError(ValueError):
-    """A data set that is missing, damaged, or not what its name says.
-
-    !!! example
-
-        >>> from bilevax.paper import data
-        >>> try:
-        ...     data.find(data.DATASETS["mnist"], "no/such/folder")
-        ... except data.DataError as error:
-        ...     print(error)
-        data_dir = no/such/folder is not a folder; give one that holds data sets.
-    """
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -72,12 +55,23 @@ class Form:
     !!! example
 
         >>> from bilevax.paper import data
-        >>> data.DATASETS["cifar10"].forms[1].files  # where the official archive is not there
-        ('cifar10_subset.npz',)
+        >>> [form.files for form in data.DATASETS["cifar10"].forms]
+        [('cifar-10-binary.tar.gz',), ('*.npz',)]
     """
 
     files: tuple[str, ...]
     read: Callable[[Sequence[Path]], Any]
+    fits: Callable[[Path], bool] | None = None
+    """With it, `files` is one pattern, for which any file that fits will do."""
+
+    def there(self, folder: Path) -> Iterator[tuple[Path, ...]]:
+        """The files of this form in a folder; none if one is missing."""
+        if self.fits is not None:
+            yield from ((path,) for path in sorted(folder.glob(*self.files)) if self.fits(path))
+            return
+        paths = tuple(folder / file for file in self.files)
+        if all(path.is_file() for path in paths):
+            yield paths
 
 
 @dataclass(frozen=True)

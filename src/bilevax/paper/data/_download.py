@@ -6,9 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from ..._files import DataError, sha256
 from . import _places
-from ._bounded import sha256
-from ._dataset import DataError, Dataset, File, needs
+from ._dataset import Dataset, File, needs
 from ._places import Found
 
 WAIT = (10, 60)  # seconds: to connect, between two pieces
@@ -39,7 +42,7 @@ def download(dataset: Dataset, place: str | os.PathLike | None = None) -> Found:
 
         >>> from bilevax.paper import data
         >>> data.download(data.DATASETS["digits"]).paths  # with scikit-learn: nothing to fetch
-        []
+        ()
     """
     return _fetched(dataset, _places.cache() if place is None else Path(place), "")
 
@@ -51,7 +54,8 @@ def _fetched(dataset: Dataset, place: Path, looked: str) -> Found:
     except OSError as error:
         why = f"{dataset.name} {looked}could not be fetched ({error})"
         raise DataError(f"{why}: {_ways(dataset)}") from error
-    return Found(dataset, dataset.forms[0], place)
+    (paths,) = dataset.forms[0].there(place / dataset.name)
+    return Found(dataset, dataset.forms[0], place, paths)
 
 
 def _ways(dataset: Dataset) -> str:
@@ -78,7 +82,7 @@ def fetch(file: File, folder: Path) -> Path:
         )
 
     def downloader(url: str, output_file: Any, _: Any) -> None:
-        _whole(file, part)
+        _complete(file, part)
         os.replace(part, output_file)
 
     pooch.retrieve(
@@ -91,7 +95,7 @@ def fetch(file: File, folder: Path) -> Path:
     return path
 
 
-def _whole(file: File, part: Path) -> None:
+def _complete(file: File, part: Path) -> None:
     """All of a file in `part`, with the right hash."""
     begun = part.exists()
     _transfer(file, part)
@@ -100,7 +104,7 @@ def _whole(file: File, part: Path) -> None:
         return
     part.unlink()
     if begun:  # what an earlier download left may be of another file
-        return _whole(file, part)
+        return _complete(file, part)
     raise DataError(
         f"{file.url} gave a file with SHA-256 {got}, not {file.sha256}; it was not kept: "
         "try later, or get the file elsewhere."
@@ -154,9 +158,6 @@ def _size(part: Path) -> int:
 
 @contextmanager
 def _bar(file: File) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

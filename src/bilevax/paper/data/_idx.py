@@ -5,13 +5,11 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ._bounded import reading, refuse
+import numpy as np
+
+from ..._files import reading, refuse
 from ._dataset import File, Form, Split
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SHAPES = {
     "train-images-idx3-ubyte.gz": (60_000, 28, 28),
@@ -21,10 +19,8 @@ SHAPES = {
 }
 
 
-def read(path: Path, shape: tuple[int, ...]) -> "np.ndarray":
+def read(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """The array of an idx file, which must have this shape."""
-    import numpy as np
-
     count = math.prod(shape)
     with reading(path), gzip.open(path) as stream:
         header = stream.read(4 + 4 * len(shape))

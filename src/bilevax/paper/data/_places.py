@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._dataset import DataError, Dataset, Form, needs
+from ..._files import DataError
+from ._dataset import Dataset, Form, needs
 
 VARIABLE = "BILEVAX_DATA"
 
@@ -20,16 +21,13 @@ class Found:
         >>> from bilevax.paper import data
         >>> here = data.find(data.DATASETS["digits"])
         >>> here.paths, here.read().x_test.shape
-        ([], (360, 8, 8))
+        ((), (360, 8, 8))
     """
 
     dataset: Dataset
     form: Form
     place: Path
-
-    @property
-    def paths(self) -> list[Path]:
-        return [self.place / self.dataset.name / file for file in self.form.files]
+    paths: tuple[Path, ...]
 
     def read(self) -> Any:
         return self.form.read(self.paths)
@@ -41,9 +39,6 @@ def places(data_dir: str | os.PathLike | None = None) -> Iterator[Path]:
         yield _folder("data_dir", data_dir)
     elif os.environ.get(VARIABLE):
         yield _folder(VARIABLE, os.environ[VARIABLE])
-    shared = beside_checkout()
-    if shared is not None:
-        yield shared
     yield cache()
 
 
@@ -51,13 +46,6 @@ def _folder(argument: str, path: str | os.PathLike) -> Path:
     if not Path(path).is_dir():
         raise DataError(f"{argument} = {path} is not a folder; give one that holds data sets.")
     return Path(path)
-
-
-def beside_checkout() -> Path | None:
-    """`../shared/data` of a checkout; nothing when the package is installed."""
-    root = Path(__file__).resolve().parents[3]
-    shared = root.parent / "shared" / "data"
-    return shared if (root / "pyproject.toml").is_file() and shared.is_dir() else None
 
 
 def cache() -> Path:
@@ -75,9 +63,8 @@ def found(
     """Every form in every place, in the order of preference."""
     for place in places(data_dir):
         for form in forms:
-            here = Found(dataset, form, place)
-            if all(path.is_file() for path in here.paths):
-                yield here
+            for paths in form.there(place / dataset.name):
+                yield Found(dataset, form, place, paths)
 
 
 def find(dataset: Dataset, data_dir: str | os.PathLike | None = None) -> Found | None:

@@ -29,21 +29,16 @@ DATASET = Dataset(
     licence="none stated; to be cited",
     citation="Krizhevsky 2009, Learning multiple layers of features from tiny images",
     forms=(
-        _cifar.archive(ARCHIVE, "CIFAR-10,", TRAIN, TEST, 1, NAMES),
-        _cifar.images("cifar10_subset.npz", "CIFAR-10,", NAMES),
+        _cifar.archive(ARCHIVE, "CIFAR-10", TRAIN, TEST, 1, NAMES),
+        _cifar.images("CIFAR-10", NAMES),
     ),
     files=(File(ARCHIVE, _cifar.ADDRESS + ARCHIVE, SHA256, 170_052_171),),
-    features=(
-        _cifar.features("cifar10_resnet18_features.npz", "ResNet-18 features of", NAMES),
-        _cifar.features(
-            "cifar10_subset_effnetlite0_features.npz", "EfficientNet-Lite0 features of", NAMES
-        ),
-    ),
+    features=(_cifar.features("CIFAR-10", NAMES),),
 )
 
 
 def load(data_dir: str | os.PathLike | None = None) -> Split:
-    """CIFAR-10: all of it, or the subset in `cifar10_subset.npz`, as `source` says.
+    """CIFAR-10: all of it, or the images in an npz file, as `source` says.
 
     **Arguments:**
 
@@ -65,7 +60,7 @@ def load(data_dir: str | os.PathLike | None = None) -> Split:
 
 
 def features(data_dir: str | os.PathLike | None = None) -> Split:
-    """Features of CIFAR-10: those of a ResNet-18 where they are, else of an EfficientNet-Lite0.
+    """Features of CIFAR-10, computed by a network of your choice, in an npz file.
 
     **Arguments:**
 
@@ -78,8 +73,6 @@ def features(data_dir: str | os.PathLike | None = None) -> Split:
     !!! example
 
         >>> from bilevax.paper import data
-        >>> data.cifar10.DATASET.features[0].files  # where they are looked for first
-        ('cifar10_resnet18_features.npz',)
         >>> x = data.cifar10.features().x_train  # doctest: +SKIP
     """
     return _cifar.find_features(DATASET, data_dir)

@@ -27,23 +27,16 @@ DATASET = Dataset(
     licence="none stated; to be cited",
     citation="Krizhevsky 2009, Learning multiple layers of features from tiny images",
     forms=(
-        _cifar.archive(ARCHIVE, "CIFAR-100,", TRAIN, TEST, 2, NAMES),
-        _cifar.images("cifar100_test9999.npz", "CIFAR-100's official test part,", NAMES),
+        _cifar.archive(ARCHIVE, "CIFAR-100", TRAIN, TEST, 2, NAMES),
+        _cifar.images("CIFAR-100", NAMES),
     ),
     files=(File(ARCHIVE, _cifar.ADDRESS + ARCHIVE, SHA256, 168_513_733),),
-    features=(
-        _cifar.features("cifar100_resnet18_features.npz", "ResNet-18 features of", NAMES),
-        _cifar.features(
-            "cifar100_test9999_effnetlite0_features.npz",
-            "EfficientNet-Lite0 features of CIFAR-100's official test part,",
-            NAMES,
-        ),
-    ),
+    features=(_cifar.features("CIFAR-100", NAMES),),
 )
 
 
 def load(data_dir: str | os.PathLike | None = None) -> Split:
-    """CIFAR-100 with its fine labels: all of it, or `cifar100_test9999.npz`, as `source` says.
+    """CIFAR-100 with its fine labels: all of it, or the images in an npz file, as `source` says.
 
     **Arguments:**
 
@@ -65,7 +58,7 @@ def load(data_dir: str | os.PathLike | None = None) -> Split:
 
 
 def features(data_dir: str | os.PathLike | None = None) -> Split:
-    """Features of CIFAR-100: those of a ResNet-18 where they are, else of an EfficientNet-Lite0.
+    """Features of CIFAR-100, computed by a network of your choice, in an npz file.
 
     **Arguments:**
 
@@ -78,8 +71,6 @@ def features(data_dir: str | os.PathLike | None = None) -> Split:
     !!! example
 
         >>> from bilevax.paper import data
-        >>> data.cifar100.DATASET.features[0].files  # where they are looked for first
-        ('cifar100_resnet18_features.npz',)
         >>> x = data.cifar100.features().x_train  # doctest: +SKIP
     """
     return _cifar.find_features(DATASET, data_dir)

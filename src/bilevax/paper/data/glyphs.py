@@ -1,11 +1,6 @@
 """Invented characters, drawn on the spot: a stand-in for Omniglot that needs no files."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 POINTS = 24
 """Dots of a stroke."""
@@ -38,16 +33,12 @@ def load(
         >>> data.glyphs.load(characters=3, drawings=2).shape
         (3, 2, 28, 28)
     """
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     return np.stack([_character(rng, drawings, size, wobble) for _ in range(characters)])
 
 
 def _character(rng: np.random.Generator, drawings: int, size: int, wobble: float) -> np.ndarray:
     """Strokes are parabolas through three points; a drawing moves the points, and the whole."""
-    import numpy as np
-
     plan = rng.uniform(0.15, 0.85, (1, rng.integers(2, 4), 3, 2))
     hand = rng.normal(0, wobble, (drawings, plan.shape[1], 3, 2))
     shift = rng.normal(0, wobble, (drawings, 1, 1, 2))
@@ -59,8 +50,6 @@ def _character(rng: np.random.Generator, drawings: int, size: int, wobble: float
 
 def _ink(dots: np.ndarray, size: int) -> np.ndarray:
     """Black within a pen's width of a dot, and fading over a pixel."""
-    import numpy as np
-
     grid = (np.arange(size) + 0.5) / size
     squares = [(grid[None] - dots[:, i, None]) ** 2 for i in (0, 1)]
     distance = np.sqrt((squares[0][:, :, None] + squares[1][:, None, :]).min(0)) * size

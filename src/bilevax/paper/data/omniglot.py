@@ -1,26 +1,23 @@
 """Omniglot: handwritten characters of fifty alphabets, twenty drawings of each."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from ..._files import DataError, atomic_write, npz_arrays, reading, refuse, sha256, zip_entries
 from . import _places
-from ._bounded import npz_arrays, reading, refuse, sha256, zip_entries
-from ._dataset import DataError, Dataset, File, Form, needs
+from ._dataset import Dataset, File, Form, needs
 from ._download import obtain
-
-if TYPE_CHECKING:
-    import numpy as np
 
 CHARACTERS, DRAWERS, SIDE = 1623, 20, 105
 BACKGROUND = 964
@@ -105,14 +102,10 @@ def _restore(kept: Path, size: int) -> Omniglot:
 
 
 def _keep(kept: Path, glyphs: Omniglot) -> None:
-    import numpy as np
-
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-        whole = Path(folder) / kept.name
-        alphabets, characters = np.array(glyphs.alphabets), np.array(glyphs.characters)
-        np.savez_compressed(whole, images=glyphs.images, alphabets=alphabets, characters=characters)
-        os.replace(whole, kept)
+    names = {"alphabets": np.array(glyphs.alphabets), "characters": np.array(glyphs.characters)}
+    with atomic_write(kept) as file:
+        np.savez_compressed(file, images=glyphs.images, **names)
 
 
 def _source(size: int) -> str:
@@ -137,8 +130,6 @@ def decode(paths: Sequence[Path], size: int = 28) -> Omniglot:
         >>> omniglot.decode(find(omniglot.DATASET).paths).images.shape  # doctest: +SKIP
         (1623, 20, 28, 28)
     """
-    import numpy as np
-
     images = np.zeros((CHARACTERS, DRAWERS, size, size), np.uint8)
     names = np.full((CHARACTERS, DRAWERS, 2), "", object)
     for path, entry, png in _pngs(paths):
@@ -157,9 +148,6 @@ def decode(paths: Sequence[Path], size: int = 28) -> Omniglot:
 
 
 def _pngs(paths: Sequence[Path]) -> Iterator[tuple[Path, re.Match, bytes]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("Decoding Omniglot", total=CHARACTERS * DRAWERS)
@@ -173,8 +161,6 @@ def _pngs(paths: Sequence[Path]) -> Iterator[tuple[Path, re.Match, bytes]]:
 
 def _image(path: Path, name: str, png: bytes, size: int) -> np.ndarray:
     """Ink 255 on 0, each pixel the mean over its area."""
-    import numpy as np
-
     try:
         from PIL import Image
     except ModuleNotFoundError as error:

@@ -1,5 +1,9 @@
-"""The paper's experiments: each a `Config` with presets, and a `run` that writes records."""
+"""Experiments: the paper's, each in a package of its own, and how others are added.
 
-from ._registry import EXPERIMENTS as EXPERIMENTS
-from ._registry import configure as configure
-from ._registry import find as find
+An `Experiment` has presets of its settings, a `run` that writes records, and `sections` that a
+report shows of them.
+"""
+
+from ._experiment import Experiment as Experiment
+from ._experiment import find as find
+from ._experiment import known as known

@@ -14,7 +14,7 @@ from ..records import Records
 Numbers = dict[str, Any]
 
 
-class Watch:
+class EvaluationLog:
     """Evaluations of one rule and seed, on their way to the records."""
 
     def __init__(self, records: Records, label: dict[str, Any], checkpoints: Path):
@@ -49,10 +49,10 @@ class Watch:
         self._records.add(kind="evaluation", **self._label, step=step, **numbers)
 
 
-def follow(records: Records, out: Path, rule: str, seed: int, steps: int) -> Watch:
-    """A `Watch`, with a line on the terminal that says which rule runs."""
+def follow(records: Records, out: Path, rule: str, seed: int, steps: int) -> EvaluationLog:
+    """An `EvaluationLog`, with a line on the terminal that says which rule runs."""
     announce(f"{rule}, seed {seed}: {steps} hyper-iterations")
-    return Watch(records, {"rule": rule, "seed": seed}, out / "checkpoints" / as_file(rule))
+    return EvaluationLog(records, {"rule": rule, "seed": seed}, out / "checkpoints" / as_file(rule))
 
 
 def announce(text: str) -> None:

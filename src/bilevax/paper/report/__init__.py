@@ -1,9 +1,8 @@
-"""Records to tables, figures and a page. Imports no jax.
+"""Records to tables, figures and a page.
 
-`report(paths, out)` writes a page, `figures(paths, folder)` files to keep: a PNG of each chart,
-each table as CSV, and all tables in `tables.md`. A module here that is named as an experiment,
-with underscores, says what its runs show: `sections(runs) -> list[Section]`. Runs of any other
-experiment are shown as they are.
+`Report(paths)` reads runs; its `write(out)` writes a page, its `figures(folder)` files to keep: a
+PNG of each chart, each table as CSV, and all tables in `tables.md`. What the runs of an experiment
+show is said by its `sections`; runs of an experiment that is not known are shown as they are.
 """
 
 try:
@@ -14,12 +13,13 @@ except ModuleNotFoundError as error:
         "report draws with plotly and matplotlib: pip install 'bilevax[tools]'."
     ) from error
 
-from ._chart import Arrows, Axis, Chart, Contour, HeatMap, Series
-from ._page import Page, Section
-from ._report import experiments, figures, read, report, tables
-from ._table import Column, Table
+from ..._pages.chart import Arrows, Axis, Chart, Contour, HeatMap, Series
+from ..._pages.page import Page
+from ..._pages.section import Section
+from ..._pages.table import Column, Table
+from .pages import Report, figures, report
 
 __all__ = [
-    "Arrows", "Axis", "Chart", "Column", "Contour", "HeatMap", "Page", "Section", "Series",
-    "Table", "experiments", "figures", "read", "report", "tables",
+    "Arrows", "Axis", "Chart", "Column", "Contour", "HeatMap", "Page", "Report", "Section",
+    "Series", "Table", "figures", "report",
 ]  # fmt: skip

@@ -1,0 +1,138 @@
+"""Charts as files: the same descriptions, drawn by matplotlib on white."""
+
+import io
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from .chart import Arrows, Axis, Chart, Contour, HeatMap, Series
+from .palette import CONTOUR, GRID, INK, MUTED, RED
+
+SIZE, DPI = (5.2, 4.0), 180
+
+
+def png(chart: Chart) -> bytes:
+    """A chart as a PNG file."""
+    figure = Figure(_size(chart), DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    if chart.heat:
+        heat(axes, chart.heat)
+    if chart.contour:
+        _contour(axes, chart.contour)
+    for series in chart.series:
+        _series(axes, series, chart)
+    if chart.arrows:
+        _arrows(axes, chart.arrows)
+    _dress(axes, chart)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", metadata={"Software": "bilevax report"})
+    return data.getvalue()
+
+
+def _size(chart: Chart) -> tuple[float, float]:
+    """Room for the names of a heat map; else as ever."""
+    side = 0.085 * len(chart.heat.rows) + 2 if chart.heat else 0.0
+    return max(SIZE[0], side + 0.8), max(SIZE[1], side)
+
+
+def _series(axes: Axes, series: Series, chart: Chart) -> None:
+    x, y = chart.drawn(series)
+    marks = {"": {}, "dot": {"marker": "o", "markersize": 2.6}}
+    marks["cross"] = {"marker": "X", "markersize": 10, "markeredgecolor": "white"}
+    style = ("--" if series.dashed else "-") if series.line else "none"
+    (line,) = axes.plot(x, y, ls=style, color=series.colour.light, lw=1.7, **marks[series.mark])
+    line.set_zorder(4 if series.mark == "cross" else 2)
+    line.set_label(_text(series.label) or "_")
+    if series.low is not None and series.high is not None:
+        colour = series.colour.light
+        axes.fill_between(x, series.low, series.high, color=colour, alpha=0.18, lw=0)
+
+
+def _arrows(axes: Axes, arrows: Arrows) -> None:
+    axes.quiver(
+        arrows.x, arrows.y, arrows.dx, arrows.dy, angles="xy", scale_units="xy", scale=1,
+        color=arrows.colour.light, width=0.006, headwidth=4, zorder=3,
+    )  # fmt: skip
+    sign = {"marker": "$\\rightarrow$", "ls": "none", "markersize": 13}
+    axes.plot([], [], color=arrows.colour.light, label=_text(arrows.label), **sign)
+
+
+def _contour(axes: Axes, contour: Contour) -> None:
+    z = np.ma.masked_invalid(np.asarray(contour.z, float))
+    if z.mask.all() or min(z.shape) < 2:
+        return
+    if not contour.filled:
+        colour = CONTOUR.light
+        axes.contour(contour.x, contour.y, z, contour.levels, colors=colour, linewidths=0.7)
+        return
+    _scale(axes, axes.contourf(contour.x, contour.y, z, contour.levels, cmap="viridis"), "")
+
+
+def heat(axes: Axes, heat: HeatMap) -> None:
+    """A heat map, with a scale beside it."""
+    z = np.ma.masked_invalid(np.asarray(heat.z, float))
+    z = np.ma.masked_less_equal(z, 0) if heat.log else z
+    size = 9 if len(heat.rows) <= 30 else 5
+    axes.set_xticks(range(len(heat.columns)), map(_text, heat.columns), rotation=90)
+    axes.set_yticks(range(len(heat.rows)), map(_text, heat.rows))
+    axes.tick_params(length=0, labelsize=size)
+    if z.mask.all():
+        return
+    norm = LogNorm(z.min(), z.max()) if heat.log and z.min() < z.max() else None
+    _scale(axes, axes.imshow(z, cmap="viridis", norm=norm), heat.label)
+
+
+def _scale(axes: Axes, drawn: Any, label: str) -> None:
+    """The colours and their values, beside the axes."""
+    figure = axes.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(drawn, ax=axes, pad=0.02, aspect=30)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.ax.tick_params(which="both", colors=MUTED.light, labelsize=9, length=0)
+    bar.set_label(_text(label), color=INK.light, fontsize=9)
+
+
+def _dress(axes: Axes, chart: Chart) -> None:
+    axes.set_title(_text(chart.title), fontsize=11, loc="left", color=INK.light, pad=10)
+    _axis(axes.xaxis, axes.set_xscale, axes.set_xlim, chart.x)
+    _axis(axes.yaxis, axes.set_yscale, axes.set_ylim, chart.y)
+    if chart.level is not None:
+        axes.axhline(chart.level, color=RED.light, lw=0.9, ls=":", zorder=1)
+    if chart.equal:
+        axes.set_aspect("equal", adjustable="box")
+    if not (chart.heat or (chart.contour and chart.contour.filled)):
+        axes.grid(color=GRID.light, lw=0.7)
+        axes.set_axisbelow(True)
+    for spine in axes.spines.values():
+        spine.set_color(GRID.light)
+    axes.tick_params(which="both", colors=MUTED.light, length=0)
+    if not chart.heat:
+        axes.tick_params(which="both", labelsize=9)
+    if chart.legend_is_shown:
+        _legend(axes, chart)
+
+
+def _axis(axis, set_scale, set_limits, wanted: Axis) -> None:
+    axis.set_label_text(_text(wanted.label), color=INK.light, fontsize=10)
+    if wanted.log:
+        set_scale("log")
+    if wanted.limits:
+        set_limits(*wanted.limits)
+
+
+def _legend(axes: Axes, chart: Chart) -> None:
+    """Beside the axes, never on the data."""
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False, fontsize=9,
+        title=_text(chart.legend), title_fontsize=9, alignment="left", labelcolor=INK.light,
+    )  # fmt: skip
+
+
+def _text(text: str) -> str:
+    """matplotlib reads what stands between dollars as mathematics; here there is none."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,112 @@
+"""The work of `bilevax clean`: from two tables to a third, and a page. Nothing is overwritten."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._files import DataError, atomic_write
+from .._hypercleaner import HyperCleaner
+from .features import Examples, examples
+from .suspects import Finding, Summary, page, side
+from .table_file import TableFile, read
+
+MOST_ROWS, MOST_CELLS = 200, 6
+"""What a page shows."""
+
+
+class Job(NamedTuple):
+    """What was read, and where the answer goes."""
+
+    table: TableFile
+    trusted: TableFile
+    data: Examples
+    out: Path
+    page: Path
+    side: int | None
+    """Of the square picture that a row is, if rows are shown as pictures."""
+
+
+def prepare(
+    table: Path,
+    trusted: Path,
+    out: Path,
+    page: Path,
+    label: str,
+    ignore: Collection[str] = (),
+    image: bool = False,
+    missing: str | None = None,
+) -> Job:
+    """Everything that can be wrong is found here, before any work."""
+    if out.suffix.lower() != table.suffix.lower():
+        raise DataError(f"{out} must end in {table.suffix}, as {table} does.")
+    if out == page:
+        raise DataError(f"{out} cannot be both the table and the page; give --page.")
+    for path in (out, page):
+        _require_free(path)
+    rows, checked = read(table), read(trusted)
+    data = examples(rows, checked, label, ignore, missing)
+    if image and not data.numeric:
+        raise DataError(f"--image needs features that are numbers, and {table} has others.")
+    return Job(rows, checked, data, out, page, side(data.x.shape[1]) if image else None)
+
+
+def write(job: Job, cleaner: HyperCleaner) -> None:
+    """The table and the page."""
+    with atomic_write(job.out, overwrite=False) as file:
+        job.table.write(file, cleaner.weights_, cleaner.suspect_)
+    text = page(_summary(job, cleaner), _findings(job, cleaner))
+    with atomic_write(job.page, overwrite=False) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def _require_free(path: Path) -> None:
+    """Refuse a name that is taken, or that has no folder to stand in."""
+    if os.path.lexists(path):
+        raise DataError(f"{path} exists and is not overwritten; give another name.")
+    if not path.parent.is_dir():
+        raise DataError(f"{path.parent} is not a folder; make it, or give another name.")
+
+
+def _summary(job: Job, cleaner: HyperCleaner) -> Summary:
+    y, suspect = job.data.y, cleaner.suspect_
+    count = lambda c: (str(c), int((y == c).sum()), int(suspect[y == c].sum()))
+    return Summary(
+        job.table.path.name,
+        job.trusted.path.name,
+        len(job.table),
+        len(job.trusted),
+        int(suspect.sum()),
+        [count(c) for c in cleaner.classes_],
+        job.data.columns,
+        max(0, len(job.data.features) - MOST_CELLS) if job.side is None else 0,
+    )
+
+
+def _findings(job: Job, cleaner: HyperCleaner) -> list[Finding]:
+    """The first suspect rows, least believed first."""
+    suspect = np.flatnonzero(cleaner.suspect_)
+    rows = suspect[np.argsort(cleaner.belief_[suspect], kind="stable")][:MOST_ROWS]
+    if not len(rows):
+        return []
+    sure = cleaner.predict_proba(job.data.x[rows])
+    return [_finding(job, cleaner, int(i), p) for i, p in zip(rows, sure, strict=True)]
+
+
+def _finding(job: Job, cleaner: HyperCleaner, i: int, p: np.ndarray) -> Finding:
+    names = job.data.features[:MOST_CELLS]
+    return Finding(
+        job.table.places[i],
+        str(job.data.y[i]),
+        str(cleaner.classes_[p.argmax()]),
+        float(p.max()),
+        float(cleaner.weights_[i]),
+        [(name, _text(job.table.columns[name][i])) for name in names],
+        None if job.side is None else job.data.x[i].reshape(job.side, job.side),
+    )
+
+
+def _text(cell: Any) -> str:
+    return f"{cell:.6g}" if isinstance(cell, np.floating) else str(cell)

@@ -1,0 +1,255 @@
+"""From tables to numbers. Every column is a number, a date or one of a few words, or is refused."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._files import DataError
+from .table_file import ADDED, TableFile
+
+MOST = 50
+"""Different words that a column may have."""
+EMPTY = {"", "na", "n/a", "nan", "null", "none"}
+"""Cells of a column of numbers that hold none, in lower case."""
+LIKE_NUMBER = re.compile(r"\s*[+-]?[\d.,'/: ]*\d\s*%?\s*")
+"""What somebody may have meant as a number or a date."""
+FILL: dict[str, Callable] = {"mean": np.nanmean, "median": np.nanmedian}
+
+
+class Examples(NamedTuple):
+    """What a HyperCleaner is fitted to."""
+
+    x: np.ndarray
+    y: np.ndarray
+    x_trusted: np.ndarray
+    y_trusted: np.ndarray
+    columns: dict[str, str]
+    """How each column is used, in words."""
+    features: list[str]
+    """The columns that are not ignored."""
+    numeric: bool
+    """Whether every feature is one number of the table."""
+
+
+class Column(NamedTuple):
+    """A column of both tables: the rows to clean, then the trusted ones."""
+
+    x: np.ndarray
+    how: str
+    numeric: bool
+
+
+def examples(
+    train: TableFile,
+    trusted: TableFile,
+    label: str,
+    ignore: Collection[str] = (),
+    missing: str | None = None,
+) -> Examples:
+    """Features and labels of two tables with the same columns.
+
+    `missing` says what an empty number becomes: the "mean" or "median" of its column; a further
+    feature tells where that was. Default: it is refused.
+    """
+    if missing is not None and missing not in FILL:
+        raise DataError(f"--missing must be {' or '.join(FILL)}, got {missing!r}.")
+    names = _feature_names(train, trusted, label, ignore)
+    y, y_trusted = (_labels(table, label) for table in (train, trusted))
+    _require_same_labels(train, trusted, y, y_trusted)
+    found, refused = {}, {}
+    for name in names:
+        try:
+            found[name] = _column(train, trusted, name, missing)
+        except DataError as error:
+            refused[name] = error
+    if refused:
+        raise _all_of(refused)
+    x = np.concatenate([column.x for column in found.values()], axis=1)
+    columns = {name: column.how for name, column in found.items()} | dict.fromkeys(
+        ignore, "ignored"
+    )
+    numeric = all(column.numeric for column in found.values())
+    return Examples(x[: len(train)], y, x[len(train) :], y_trusted, columns, names, numeric)
+
+
+def _feature_names(
+    train: TableFile, trusted: TableFile, label: str, ignore: Collection[str]
+) -> list[str]:
+    added = [name for name in ADDED if name in train.names]
+    if added:
+        raise DataError(f"{train.path} already has a column {added[0]!r}; rename it.")
+    for name in (label, *ignore):
+        if name not in train.columns:
+            raise DataError(f"{train.path} has no column {name!r}; it has {_some(train.columns)}.")
+    names = [name for name in train.columns if name != label and name not in ignore]
+    missing = [name for name in (label, *names) if name not in trusted.columns]
+    if missing:
+        raise DataError(f"{trusted.path} has no column {_some(missing)}, which {train.path} has.")
+    known = {label, *names, *ignore, *ADDED}
+    more = [name for name in trusted.columns if name not in known]
+    if more:
+        raise DataError(f"{trusted.path} has a column {_some(more)}, which {train.path} has not.")
+    if not names:
+        raise DataError(f"{train.path} has no column but {label!r}; features are missing.")
+    return names
+
+
+def _labels(table: TableFile, label: str) -> np.ndarray:
+    out = [str(value) for value in _plain(table.columns[label])]
+    for place, value in zip(table.places, out, strict=True):
+        if not value.strip() or value.lower() == "nan":
+            raise DataError(
+                f"{table.path}, {place}, column {label!r}, is empty; fill it or leave the row out."
+            )
+    return np.asarray(out, object).astype(str)
+
+
+def _require_same_labels(
+    train: TableFile, trusted: TableFile, y: np.ndarray, y_trusted: np.ndarray
+) -> None:
+    there, here = set(y.tolist()), set(y_trusted.tolist())
+    if here - there:
+        i = next(i for i, value in enumerate(y_trusted.tolist()) if value not in there)
+        raise DataError(
+            f"{trusted.path}, {trusted.places[i]}, has the label {str(y_trusted[i])!r}, which "
+            f"{train.path} has not; its labels are {_some(sorted(there))}."
+        )
+    if there - here:
+        raise DataError(
+            f"{trusted.path} has no row with the label {min(there - here)!r}; give at least one "
+            "trusted row for each label."
+        )
+    if len(there) < 2:
+        raise DataError(f"{train.path} has the one label {min(there)!r}; there must be two.")
+
+
+def _column(train: TableFile, trusted: TableFile, name: str, missing: str | None) -> Column:
+    def at(i: int) -> str:
+        table, row = (train, i) if i < len(train) else (trusted, i - len(train))
+        return f"{table.path}, {table.places[row]}, column {name!r}"
+
+    values = [table.columns[name] for table in (train, trusted)]
+    if all(isinstance(v, np.ndarray) and v.dtype.kind in "biuf" for v in values):
+        x = np.concatenate([np.asarray(v, float) for v in values])
+        return _numbers(x, "number", at, missing)
+    words = [str(value) for part in values for value in _plain(part)]
+    for how, read in READERS.items():
+        try:
+            return _numbers(_read(words, read), how, at, missing)
+        except _NotSo:
+            continue
+    return _one_hot(words, name, at)
+
+
+def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> Column:
+    infinite, empty = np.flatnonzero(np.isinf(x)), np.isnan(x)
+    if len(infinite):
+        raise DataError(f"{at(infinite[0])}, holds {x[infinite[0]]}; mend it or leave the row out.")
+    if not empty.any():
+        return Column(x[:, None], how, True)
+    if empty.all():
+        raise DataError(f"{at(0)}, is empty, as are all of its cells; ignore the column.")
+    if missing is None:
+        raise DataError(
+            f"{at(int(empty.argmax()))}, is empty, as are {empty.sum()} cells of the column; "
+            "fill them, or pass --missing median."
+        )
+    fill = float(FILL[missing](x))
+    x = np.stack([np.where(empty, fill, x), empty.astype(float)], axis=1)
+    return Column(x, f"{how}; {empty.sum()} empty cells are the {missing}, {fill:.6g}", False)
+
+
+def _one_hot(words: list[str], name: str, at: Callable) -> Column:
+    values = sorted(set(words))
+    like = sum(word.lower() in EMPTY or bool(LIKE_NUMBER.fullmatch(word)) for word in words)
+    if like >= 0.9 * len(words):
+        i = next(i for i, word in enumerate(words) if not _is_number(word))
+        raise DataError(
+            f"{at(i)}, holds {_short(words[i])} among numbers or dates; write numbers as 1234.5 "
+            f"and dates as 2024-12-31, or pass --ignore {name}."
+        )
+    if len(values) > MOST:
+        i = next(i for i, word in enumerate(words) if not _is_number(word))
+        raise DataError(
+            f"{at(i)}, holds text ({_short(words[i])}) and the column {len(values)} different "
+            f"values, too many to encode; pass --ignore {name}."
+        )
+    x = (np.asarray(words)[:, None] == np.asarray(values)).astype(float)
+    return Column(x, f"one of {len(values)} words", False)
+
+
+class _NotSo(Exception):
+    """A column is not of this kind."""
+
+
+def _read(words: list[str], read: Callable[[list[str]], list[float]]) -> np.ndarray:
+    stripped = [word.strip() for word in words]
+    full = [i for i, word in enumerate(stripped) if word.lower() not in EMPTY]
+    out = np.full(len(words), np.nan)
+    try:
+        out[full] = read([stripped[i] for i in full])
+    except ValueError:
+        raise _NotSo from None
+    return out
+
+
+def _plain_numbers(words: list[str]) -> list[float]:
+    return [_number(word) for word in words]
+
+
+def _number(word: str) -> float:
+    return float(word.replace("_", "x"))  # 1_000 is text, though not to Python
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return word.strip().lower() in EMPTY or _number(word) is not None
+    except ValueError:
+        return False
+
+
+def _decimal_commas(words: list[str]) -> list[float]:
+    """1,5; but 1,234 may be a number of thousands."""
+    if any("." in word for word in words):
+        raise ValueError
+    out = [_number(word.replace(",", ".")) for word in words]
+    if all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", word) for word in words if "," in word):
+        raise ValueError
+    return out
+
+
+def _days(words: list[str]) -> list[float]:
+    """ISO dates and times, as days since 1970."""
+    times = [datetime.fromisoformat(word) for word in words]
+    return [(t if t.tzinfo else t.replace(tzinfo=UTC)).timestamp() / 86400 for t in times]
+
+
+READERS = {
+    "number": _plain_numbers,
+    "number with a decimal comma": _decimal_commas,
+    "date, in days": _days,
+}
+
+
+def _all_of(refused: dict[str, DataError]) -> DataError:
+    if len(refused) == 1:
+        return next(iter(refused.values()))
+    ignore = " ".join(f"--ignore {name}" for name in refused)
+    lines = "".join(f"\n  {error}" for error in refused.values())
+    return DataError(f"{len(refused)} columns cannot be used; mend them, or pass {ignore}:{lines}")
+
+
+def _plain(values: Sequence | np.ndarray) -> list:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _short(text: str, most: int = 30) -> str:
+    return repr(text if len(text) <= most else text[:most] + "...")
+
+
+def _some(names: Collection[str], most: int = 8) -> str:
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in list(names)[:most]) + more

@@ -1,0 +1,189 @@
+"""The page with the most suspicious rows: one file, no scripts, every text escaped."""
+
+import base64
+import io
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+import numpy as np
+
+MOST_TEXT = 60
+
+STYLE = """
+:root { color-scheme: light dark; --line: light-dark(#d9dde3, #3a4048);
+  --soft: light-dark(#5c6570, #9aa4b0); --back: light-dark(#ffffff, #15181c);
+  --card: light-dark(#f6f7f9, #1e2329); --red: light-dark(#b3261e, #ff8a80);
+  --green: light-dark(#1b6e3c, #7bd99a); }
+* { box-sizing: border-box }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2.5rem auto;
+  padding: 0 1.25rem; background: var(--back) }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere }
+h2 { font-size: 1.1rem; margin: 2.25rem 0 .5rem }
+p { margin: .4rem 0; max-width: 46rem } .soft { color: var(--soft) }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+.wide { overflow-x: auto }
+th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; max-width: 16rem; overflow-wrap: break-word }
+th { color: var(--soft); font-weight: 500; white-space: nowrap }
+td.n, th.n { text-align: right; white-space: nowrap }
+.bar { display: inline-block; height: .6rem; background: var(--red); border-radius: 2px;
+  vertical-align: middle; min-width: 1px }
+.given { color: var(--red) } .found { color: var(--green) }
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: .75rem }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+  padding: .6rem; font-size: .85rem; overflow-wrap: anywhere }
+.card img { width: 100%; image-rendering: pixelated; border-radius: 4px; display: block;
+  margin-bottom: .4rem; background: #000 }
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+class Finding(NamedTuple):
+    """One suspicious row."""
+
+    place: str
+    given: str
+    found: str
+    sure: float
+    """The probability of the label that the classifier gives."""
+    weight: float
+    cells: Sequence[tuple[str, str]]
+    pixels: np.ndarray | None
+
+
+class Summary(NamedTuple):
+    """The whole of a cleaning."""
+
+    name: str
+    trusted: str
+    rows: int
+    trusted_rows: int
+    suspect: int
+    classes: Sequence[tuple[str, int, int]]
+    """Label, rows with it, suspect ones among them."""
+    columns: Mapping[str, str]
+    """How each column was used, in words."""
+    hidden: int
+    """Columns that are not shown."""
+
+
+def page(summary: Summary, findings: Sequence[Finding]) -> str:
+    """The page, as text; findings may be the first of more."""
+    body = _head(summary) + _classes(summary) + _above(summary, len(findings))
+    if findings:
+        body += _table(findings) if findings[0].pixels is None else _cards(findings)
+    body += _columns(summary)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Suspect labels in {escape(summary.name)}</title><style>{STYLE}</style></head>"
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def _head(s: Summary) -> str:
+    part = s.suspect / s.rows
+    return (
+        f"<h1>Suspect labels in {escape(s.name)}</h1>"
+        f"<p><b>{s.suspect:,} of {s.rows:,}</b> labels ({part:.1%}) are suspect, judged with "
+        f"{s.trusted_rows:,} trusted rows of {escape(s.trusted)}.</p>"
+        '<p class="soft">Every row got a weight between 0 and 1 in the training of a classifier, '
+        "tuned so that the classifier does well on the trusted rows. Suspect are labels that the "
+        "classifier so trained finds improbable.</p>"
+    )
+
+
+def _classes(s: Summary) -> str:
+    rows = "".join(
+        f'<tr><td>{escape(_cut(label))}</td><td class="n">{n:,}</td><td class="n">{bad:,}</td>'
+        f'<td class="n">{bad / n:.0%}</td>'
+        f'<td><span class="bar" style="width:{10 * bad / n:.2f}rem"></span></td></tr>'
+        for label, n, bad in s.classes
+    )
+    return (
+        '<h2>By label</h2><div class="wide"><table><tr><th>label</th><th class="n">rows</th>'
+        f'<th class="n">suspect</th><th class="n">part</th><th></th></tr>{rows}</table></div>'
+    )
+
+
+def _columns(s: Summary) -> str:
+    names = defaultdict(list)
+    for name, how in s.columns.items():
+        names[how].append(name)
+    rows = "".join(
+        f'<tr><td>{escape(how)}</td><td class="n">{len(which):,}</td>'
+        f"<td>{escape(_cut(', '.join(which)))}</td></tr>"
+        for how, which in names.items()
+    )
+    return (
+        '<h2>How columns were read</h2><div class="wide"><table><tr><th>as</th>'
+        f'<th class="n">columns</th><th>which</th></tr>{rows}</table></div>'
+    )
+
+
+def _above(s: Summary, shown: int) -> str:
+    if not shown:
+        return "<h2>No suspect rows</h2>"
+    columns = f" Of the columns, {s.hidden} are not shown." if s.hidden else ""
+    which = "All suspect rows" if shown == s.suspect else f"The {shown} most suspicious rows"
+    return f'<h2>{which}</h2><p class="soft">The least probable first.{columns}</p>'
+
+
+def _table(shown: Sequence[Finding]) -> str:
+    names = "".join(f"<th>{escape(_cut(name))}</th>" for name, _ in shown[0].cells)
+    rows = "".join(_line(f) for f in shown)
+    head = '<th>row</th><th>label</th><th>likely</th><th class="n">sure</th><th class="n">weight'
+    return f'<div class="wide"><table><tr>{head}</th>{names}</tr>{rows}</table></div>'
+
+
+def _line(f: Finding) -> str:
+    cells = "".join(f"<td>{escape(_cut(text))}</td>" for _, text in f.cells)
+    return (
+        f'<tr><td>{escape(f.place)}</td><td class="given">{escape(_cut(f.given))}</td>'
+        f'<td class="found">{escape(_cut(f.found))}</td><td class="n">{f.sure:.0%}</td>'
+        f'<td class="n">{f.weight:.3f}</td>{cells}</tr>'
+    )
+
+
+def _cards(shown: Sequence[Finding]) -> str:
+    return f'<div class="cards">{"".join(_card(f) for f in shown)}</div>'
+
+
+def _card(f: Finding) -> str:
+    return (
+        f'<div class="card"><img alt="" src="{picture(f.pixels)}">'
+        f'<span class="given">{escape(_cut(f.given))}</span> → '
+        f'<span class="found">{escape(_cut(f.found))}</span> {f.sure:.0%}<br>'
+        f'<span class="soft">{escape(f.place)}<br>weight {f.weight:.3f}</span></div>'
+    )
+
+
+def side(features: int) -> int:
+    """The side of the square picture that so many numbers are."""
+    out = math.isqrt(features)
+    if out * out != features or not 8 <= out <= 64:
+        raise ValueError(
+            f"--image needs rows of 8 x 8 to 64 x 64 numbers, got {features} of them; leave it out."
+        )
+    return out
+
+
+def picture(pixels: np.ndarray | None) -> str:
+    """A tiny grey picture as a data address."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("Pictures need pillow: pip install 'bilevax[tools]'.") from error
+    x = np.asarray(pixels, float)
+    x = (x - x.min()) / (np.ptp(x) or 1.0)
+    file = io.BytesIO()
+    Image.fromarray(np.rint(255 * x).astype(np.uint8)).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "…"

@@ -1,0 +1,179 @@
+"""Tables of examples: CSV, Parquet and NPZ, read as they are and written with two more columns."""
+
+import csv
+import io
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format
+
+from ..._files import DataError, npz_arrays
+
+ADDED = ("weight", "suspect")
+LEAST, RATIO = 2**28, 50
+"""Bytes that every npz may unpack to, and how many times its own size a larger one may."""
+
+Write = Callable[[BinaryIO, np.ndarray, np.ndarray], None]
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """Columns under their names: lists of text, or arrays."""
+
+    path: Path
+    names: Sequence[str]
+    """Of everything in the file, also of what is no column."""
+    columns: Mapping[str, Sequence[str] | np.ndarray]
+    places: Sequence[str]
+    """Where each row stands, in words."""
+    write: Write
+    """To a file, with a weight and a mark for each row."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def read(path: Path) -> TableFile:
+    """Read a table; its kind is told by the end of its name."""
+    kinds = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
+    if path.suffix.lower() not in kinds:
+        raise DataError(f"{path} must end in .csv, .parquet or .npz.")
+    if not path.is_file():
+        raise DataError(f"{path} is not a file; give the path of a table.")
+    table = kinds[path.suffix.lower()](path)
+    if not len(table):
+        raise DataError(f"{path} has no rows.")
+    return table
+
+
+def _read_csv(path: Path) -> TableFile:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8 text (byte {error.start}); save it as such."
+        ) from None
+    records = list(_records(path, text))
+    while records and not records[-1][2]:  # empty lines at the end
+        records.pop()
+    if not records:
+        raise DataError(f"{path} is empty.")
+    (_, head, names), body = records[0], records[1:]
+    names = [name.removeprefix("\ufeff") for name in names]
+    require_distinct(path, names)
+    for line, _, cells in body:
+        if len(cells) != len(names):
+            raise DataError(
+                f"{path}, line {line}, has {len(cells)} cells and the header {len(names)}; "
+                "mend or leave out the line."
+            )
+    columns = {name: [cells[j] for _, _, cells in body] for j, name in enumerate(names)}
+    raw = [head, *(text for _, text, _ in body)]
+    write = lambda file, weight, suspect: _write_csv(file, raw, weight, suspect)
+    return TableFile(path, names, columns, [f"line {line}" for line, _, _ in body], write)
+
+
+def _records(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
+    """The line where each record begins, its text to the letter, its cells."""
+    lines = io.StringIO(text, newline="").readlines()
+    taken: list[str] = []
+
+    def watched() -> Iterator[str]:
+        for line in lines:
+            taken.append(line)
+            yield line
+
+    rows, line = csv.reader(watched(), delimiter=_delimiter(text), strict=True), 1
+    try:
+        for cells in rows:
+            yield line, "".join(taken), cells
+            line += len(taken)
+            taken.clear()
+    except csv.Error as error:
+        raise DataError(f"{path}, line {line}, cannot be read as CSV: {error}.") from None
+
+
+def _delimiter(text: str) -> str:
+    """The comma, unless the header has none and has others."""
+    head = text.splitlines()[0] if text else ""
+    return next((c for c in ",;\t" if c in head), ",")
+
+
+def _write_csv(file: BinaryIO, raw: list[str], weight: np.ndarray, suspect: np.ndarray) -> None:
+    mark = _delimiter(raw[0])
+    body = ((f"{w:.6f}", str(bool(s))) for w, s in zip(weight, suspect, strict=True))
+    for text, more in zip(raw, [ADDED, *body], strict=True):
+        kept = text.rstrip("\r\n")
+        line = kept + "".join(mark + cell for cell in more) + text[len(kept) :]
+        file.write(line.encode("utf-8"))
+
+
+def _read_parquet(path: Path) -> TableFile:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError("Parquet needs pyarrow: pip install 'bilevax[tools]'.") from error
+    try:
+        table = parquet.read_table(path)
+    except pyarrow.ArrowException as error:
+        said = str(error).splitlines()[0].rstrip(".")
+        raise DataError(f"{path} cannot be read as Parquet: {said}.") from None
+    require_distinct(path, table.column_names)
+    columns = {name: _arrow(table[name]) for name in table.column_names}
+
+    def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
+        new = table
+        for name, values in zip(ADDED, (weight, suspect), strict=True):
+            new = new.append_column(name, pyarrow.array(values))
+        parquet.write_table(new, file)
+
+    return TableFile(path, table.column_names, columns, _numbered(table.num_rows), write)
+
+
+def _arrow(column: Any) -> Sequence[str] | np.ndarray:
+    """Numbers with NaN, or texts with "", where there is nothing."""
+    import pyarrow.types as types
+
+    values = column.to_pylist()
+    if types.is_boolean(column.type) or types.is_integer(column.type):
+        return np.asarray(values, float) if column.null_count else np.asarray(values)
+    if types.is_floating(column.type):
+        return np.asarray(values, float)
+    return ["" if value is None else str(value) for value in values]
+
+
+def _read_npz(path: Path) -> TableFile:
+    arrays = npz_arrays(path, limit=max(LEAST, RATIO * path.stat().st_size))
+    given = next((name for name in ("X", "x") if name in arrays), None)
+    if given is None or arrays[given].ndim < 2:
+        raise DataError(f"{path} has no array X with a row of features for each example.")
+    n = len(arrays[given])
+    flat = arrays[given].reshape(n, -1)
+    flat = flat if flat.dtype.kind in "biuf" else flat.astype(str)
+    columns = {f"{given}[{j}]": flat[:, j] for j in range(flat.shape[1])}
+    columns |= {k: a for k, a in arrays.items() if k != given and a.shape == (n,)}
+
+    def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
+        added = dict(zip(ADDED, (weight, suspect), strict=True))
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, a in (arrays | added).items():  # numpy.savez refuses some names
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
+                    format.write_array(part, a, allow_pickle=False)
+
+    return TableFile(path, list(arrays), columns, _numbered(n), write)
+
+
+def _numbered(n: int) -> list[str]:
+    return [f"row {i}" for i in range(n)]
+
+
+def require_distinct(path: Path, names: Sequence[str]) -> None:
+    twice = [name for name, n in Counter(names).items() if n > 1]
+    if twice:
+        raise DataError(f"{path} has two columns named {twice[0]!r}; rename one.")
