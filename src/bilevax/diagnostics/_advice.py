@@ -104,7 +104,7 @@ def _wrong_way(d: Diagnosis) -> list[str]:
     against = {name: d.depths[cosine < 0] for name, cosine in d.leaf_cosine.items()}
     return [
         f"{name} is pushed the wrong way up to K = {K.max()} (cosine down to "
-        f"{d.leaf_cosine[name].min():.2f}): it needs a larger K, or an exact rule."
+        f"{np.nanmin(d.leaf_cosine[name]):.2f}): it needs a larger K, or an exact rule."
         for name, K in list(against.items())[:NAMED]
         if len(K)
     ]

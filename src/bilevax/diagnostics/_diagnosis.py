@@ -151,7 +151,7 @@ class Diagnosis:
         for i in self._rows():
             bound = "-" if self.bound is None else f"{self.bound[i]:.2e}"
             out.append(
-                f"{self.depths[i]:6d} {self.error[i]:9.2e} {self.cosine[i]:8.4f} "
+                f"{self.depths[i]:6d} {self.error[i]:9.2e} {_cosine(self.cosine[i])} "
                 f"{self.descent[i]:8.4f} {self.bias[i]:10.2e} {bound:>10}"
             )
         return out
@@ -162,7 +162,9 @@ class Diagnosis:
         for name in list(self.leaf_error)[:LEAVES] if len(self.leaf_error) > 1 else []:
             error, cosine = self.leaf_error[name], self.leaf_cosine[name]
             out += ["", name, f"{'K':>6} {'error':>9} {'cosine':>8}"]
-            out += [f"{self.depths[i]:6d} {error[i]:9.2e} {cosine[i]:8.4f}" for i in self._rows()]
+            out += [
+                f"{self.depths[i]:6d} {error[i]:9.2e} {_cosine(cosine[i])}" for i in self._rows()
+            ]
         if len(self.leaf_error) > LEAVES:
             out += ["", f"and {len(self.leaf_error) - LEAVES} more leaves: see leaf_error"]
         return out
@@ -198,3 +200,8 @@ class Diagnosis:
         axis.set(xlabel="K", ylabel="norm")
         axis.legend()
         return axis
+
+
+def _cosine(x: float) -> str:
+    """A vector of zeros has none."""
+    return f"{'-':>8}" if math.isnan(x) else f"{x:8.4f}"
