@@ -12,8 +12,8 @@ endif
 
 # Each worker gets half of the tests, file by file, and takes over some of the other's at the end.
 PYTEST := -m pytest -n auto --dist worksteal
-# What is run once more without compilation, and once with the oldest dependencies.
-SOME := tests/core tests/rules
+# What is run once more with the oldest dependencies.
+CORE := $(addprefix tests/core/test_,errors.py prepared.py transforms.py visible.py) tests/rules/test_implicit.py
 
 .PHONY: demo test test-all test-eager test-minimum lint docs bench clean
 
@@ -28,10 +28,10 @@ test-all: $(VENV)/dev.stamp test-eager test-minimum
 	$(BIN)/python $(PYTEST) --durations=15
 
 test-eager: $(VENV)/dev.stamp
-	JAX_DISABLE_JIT=1 $(BIN)/python $(PYTEST) -m 'not slow and not compiled' $(SOME)
+	JAX_DISABLE_JIT=1 $(BIN)/python $(PYTEST) -m 'eager and not slow' tests/core
 
 test-minimum: $(MINIMUM)/stamp
-	$(MINIMUM)/bin/python $(PYTEST) -m 'not slow and not compiled' $(SOME)
+	$(MINIMUM)/bin/python $(PYTEST) -m 'not slow' $(CORE)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -81,7 +81,7 @@ def functions(p):
     """The forward pass and the rules, as functions of (lam, S)."""
     few = sum(a.size for a in jax.tree.leaves(p.lam)) <= 120
     rules = [rule for rule in RULES if few or not isinstance(rule, bx.Forward)]
-    of = lambda rule: lambda lam, S: _checked(p.f, p.xi, rule, lam, S, p.T)
+    of = lambda rule: lambda lam, S: _checked(p.f, p.xi, rule, lam, S, p.T, False)
     forward = eqx.filter_jit(_forward)
     return {"forward": lambda lam, S: forward(p.f, p.xi, lam, S, p.T)} | {
         repr(rule): of(rule) for rule in rules

@@ -36,8 +36,9 @@ def partial_sums(problem):
     xi, lam, S, T = problem.xi, problem.lam, problem.S, problem.T
     v, to_lam = ravel_pytree(lam)
     states = [xi.start(lam, S)]
+    advance = jax.jit(lambda s, t: xi.advance(s, lam, S, t))
     for t in range(T):
-        states.append(xi.advance(states[-1], lam, S, t))
+        states.append(advance(states[-1], t))
     x_T, to_x = ravel_pytree(tree.inexact(states[T]))
     merge = lambda x, s: jax.tree.map(
         lambda a, b: b if a is None else a, to_x(x), s, is_leaf=lambda a: a is None
@@ -49,16 +50,14 @@ def partial_sums(problem):
     h = np.asarray(grad_lam)
     sums = [h]
 
-    def jacobians(t):
-        x = ravel_pytree(tree.inexact(states[t]))[0]
-        step = lambda x, v: ravel_pytree(
-            tree.inexact(xi.advance(merge(x, states[t]), to_lam(v), S, t))
-        )[0]
-        A, B = jax.jit(jax.jacobian(step, (0, 1)))(x, v)
-        return np.asarray(A).T, np.asarray(B).T
+    @jax.jit
+    def jacobians(s, t):
+        step = lambda x, v: ravel_pytree(tree.inexact(xi.advance(merge(x, s), to_lam(v), S, t)))[0]
+        A, B = jax.jacobian(step, (0, 1))(ravel_pytree(tree.inexact(s))[0], v)
+        return A.T, B.T
 
     for t in reversed(range(T)):
-        A, B = jacobians(t)
+        A, B = map(np.asarray, jacobians(states[t], t))
         h, alpha = h + B @ alpha, A @ alpha
         sums.append(h)
     start = lambda v: ravel_pytree(tree.inexact(xi.start(to_lam(v), S)))[0]

@@ -80,9 +80,9 @@ def hypergradient(
     T = check.horizon(T)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
-        out, bad, zero = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
-        outcome.not_zero(rule, zero)
-        return outcome.finite(out, bad, [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H])
+        out, bad = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
+        outcome.not_zero(rule, bad[3])
+        return outcome.finite(out, bad[:3], [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H])
 
     return hg
 
@@ -95,8 +95,8 @@ def estimate(
     S: Context,
     T: int,
     has_aux: bool = False,
-) -> Estimate:
-    """The estimate itself, without the test for finite values."""
+) -> tuple[Estimate, Bool[Array, " 4"]]:
+    """The estimate, and what is wrong with it: w, f or h not finite, h zero where it may not be."""
 
     def objective(w, lam):
         value, aux = check.pair(f(w, lam, S)) if has_aux else (f(w, lam, S), None)
@@ -106,27 +106,23 @@ def estimate(
     (value, aux), (alpha, direct) = jax.value_and_grad(objective, (0, 1), has_aux=True)(w, lam)
     indirect, report = pull(alpha)
     h = optax.tree.add(direct, indirect)
-    return Estimate((value, aux) if has_aux else value, h, w, report)
+    bad = [~tree.all_finite(x) for x in (w, value, h)]
+    out = Estimate((value, aux) if has_aux else value, h, w, report)
+    return out, jnp.stack([*bad, _blank(rule, alpha, h)])
 
 
-def blank(
-    rule: AbstractRule, f: Callable, out: Estimate, lam: Hyper, S: Context
-) -> Bool[Array, ""]:
+def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:
     """Whether a rule that leaves terms out has left out all of them: h is zero, alpha is not."""
-    if Channel.EACH in rule.sees():
+    if Channel.EACH in rule.sees() or not tree.size(h):
         return jnp.asarray(False)
-    alpha = jax.grad(lambda w: jnp.asarray(f(w, lam, S)))(out.w)
-    return (tree.norm(out.h) == 0) & (tree.norm(alpha) > 0)
+    return (tree.norm(h) == 0) & (tree.norm(alpha) > 0)
 
 
 @weak_jit
-def _checked(f, xi, rule, lam, S, T, has_aux):
+def _checked(f, xi, rule, lam, S, T, has_aux=False):
     loss = (lambda *args: check.pair(f(*args))[0]) if has_aux else f
     require_visible(rule, xi, lam, S, T, loss)
-    out = estimate(f, xi, rule, lam, S, T, has_aux)
-    value = out.value[0] if has_aux else out.value
-    bad = jnp.stack([~tree.all_finite(x) for x in (out.w, value, out.h)])
-    return out, bad, blank(rule, loss, out, lam, S)
+    return estimate(f, xi, rule, lam, S, T, has_aux)
 
 
 def solve(

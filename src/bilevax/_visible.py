@@ -12,13 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
 from ._errors import check, outcome
 from ._errors.warn import warn
-from ._flow import Flow, Labels
+from ._flow import DATA, NUMBER, Flow, Labels, leaf
 from ._rules.base import AbstractRule, Channel
 from ._types import Context, Hyper, Objective
 
@@ -96,13 +96,18 @@ def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[C
     """For each leaf of lam: does it enter through the start, through the steps?"""
     return {
         Channel.START: connected(lambda lam, s: xi.start(lam, S), lam, s),
-        Channel.STEP: connected(lambda lam, s: xi.advance(s, lam, S, 0), lam, s),
+        Channel.STEP: connected(lambda lam, s: xi.advance(s, lam, S, _first()), lam, s),
     }
+
+
+def _first() -> Array:
+    """t = 0, an array as in the loop."""
+    return jnp.zeros((), jnp.int32)
 
 
 def _reach(rule, xi, lam, S, T, s) -> dict[Channel, list[bool]]:
     def residual(lam, s):
-        equilibrium = xi.equilibrium(s, lam, S, T - 1)
+        equilibrium = xi.equilibrium(s, lam, S, _first())
         return equilibrium.residual(equilibrium.x, lam)
 
     reach = entrances(xi, lam, S, s)
@@ -115,25 +120,27 @@ def _seen_in_part(rule, xi, lam, S, s, reach) -> list[str]:
     """One sentence for the leaves that act in some steps only, unless the rule sees each step."""
     if Channel.EACH in rule.sees():
         return []
-    flow = follow_step(xi, lam, S, s)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(lam)]
-    chosen = [i for i, _ in enumerate(paths) if (f"lam {i}", NUMBER) in flow.switched]
-    names = [check.name_of("lam", paths[i]) for i in chosen if reach[Channel.STEP][i]]
+    chosen = [i for i in sorted(switched(xi, lam, S, s)) if reach[Channel.STEP][i]]
+    names = [check.name_of("lam", paths[i]) for i in chosen]
     return [outcome.seen_in_part(rule, names)] if names else []
 
 
-NUMBER = "the number of the step"
-
-
-def follow_step(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> Flow:
-    """What a step depends on: leaves of lam, and its number (also as a count in the state)."""
+def switched(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> set[int]:
+    """The leaves of lam that the number of a step switches, or a count in the state."""
     x, rest = eqx.partition(s, lambda a: jnp.issubdtype(a.dtype, jnp.inexact))
-    step = lambda lam, rest, t, x: tree.inexact(xi.advance(eqx.combine(x, rest), lam, S, t))
-    closed = jax.make_jaxpr(step)(lam, rest, 0, x)
-    count = lambda tree: len(jax.tree.leaves(tree))
-    labels = [Labels({f"lam {i}"}) for i in range(count(lam))]
-    labels += [Labels({NUMBER})] * (count(rest) + 1) + [Labels()] * count(x)
-    return Flow(closed, labels)
+    arrays, static = eqx.partition(S, eqx.is_array)
+
+    def step(lam, rest, t, x, arrays):
+        S = eqx.combine(arrays, static)
+        return tree.inexact(xi.advance(eqx.combine(x, rest), lam, S, t))
+
+    closed = jax.make_jaxpr(step)(lam, rest, _first(), x, arrays)
+    count = lambda x: len(jax.tree.leaves(x))
+    labels = [leaf(i) for i in range(count(lam))]
+    labels += [Labels({NUMBER})] * (count(rest) + 1)
+    labels += [Labels({DATA})] * (count(x) + count(arrays))
+    return Flow(closed, labels).switched
 
 
 def _where(enters: list[Channel]) -> str:

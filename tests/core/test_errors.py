@@ -24,7 +24,7 @@ def run_dynamics(step, init=lambda lam, S: jnp.zeros(2), **more):
 
 
 bad_size = [
-    (lambda: bx.Reverse(K=0), ValueError, "K must be at least 1, got 0: use Reverse"),
+    (lambda: bx.Reverse(K=0), ValueError, "K must be at least 1, got 0: give the number"),
     (lambda: bx.Reverse(K=-3), ValueError, "K must be at least 1, got -3"),
     (lambda: bx.Reverse(K=2.5), TypeError, "K must be a Python int, got 2.5"),
     (lambda: bx.Reverse(K=True), TypeError, "K must be a Python int, got True"),

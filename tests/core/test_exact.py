@@ -10,6 +10,7 @@ from oracle import assert_close, exact, finite_difference
 import bilevax as bx
 from bilevax import _tree as tree
 from bilevax import problems
+from bilevax.testing._battery import in_turn
 
 T = 4  # with segments of 3: a whole one and a rest
 
@@ -44,7 +45,7 @@ EXACT = [
 
 CROSSED = [bx.Reverse(), bx.Reverse(segment=3), bx.Forward(), bx.Forward(chunk=4)]
 
-SAMPLES = {"whole": lambda S, t: S, "minibatch": problems.minibatch(8)}
+SAMPLES = {"whole": lambda S, t: S, "minibatch": in_turn(8)}
 
 CASES = [
     (p, o, s)

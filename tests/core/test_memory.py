@@ -1,5 +1,7 @@
 """The memory laws of Table 1, in bytes of the compiled program."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ M = 20_000  # large against everything that is not a state
 STATE = 4 * M
 
 
+@functools.cache
 def temporary(rule, T, opt=None):
     """Bytes that XLA allocates beside inputs and outputs."""
     g = lambda w, lam, S: jnp.sum((w - jnp.tanh(lam["c"] * S)) ** 2 * jnp.cosh(0.1 * w))
@@ -30,7 +33,7 @@ def slope(xs, ys):
 
 
 def test_truncation_is_flat_in_T():
-    bytes_ = [temporary(bx.Reverse(K=5), T) for T in (10, 100, 1000)]
+    bytes_ = [temporary(bx.Reverse(K=5), T) for T in (10, 1000)]
     assert max(bytes_) == min(bytes_)
 
 
@@ -52,14 +55,14 @@ def test_full_reverse_is_linear_in_T_with_the_same_slope():
 def test_a_state_includes_the_optimizer(opt, states):
     """Adam's two moments are kept beside w. A step is linear in its momentum, so no
     derivative needs its value, and XLA does not keep it."""
-    Ks = [5, 20, 40]
+    Ks = [5, 40]
     bytes_ = [temporary(bx.Reverse(K=K), 50, opt) for K in Ks]
     assert slope(Ks, bytes_) == pytest.approx(states * STATE, rel=0.05)
 
 
 def test_segments_of_sqrt_T_give_sqrt_T():
     """T/c + c states, whatever the step's own workspace is."""
-    Ts = [16, 64, 256, 1024]
+    Ts = [16, 256, 1024]
     bytes_ = [temporary(bx.Reverse(segment=int(T**0.5)), T) for T in Ts]
     roots = [2 * T**0.5 for T in Ts]
     assert slope(roots, bytes_) == pytest.approx(STATE, rel=0.05)
@@ -68,15 +71,14 @@ def test_segments_of_sqrt_T_give_sqrt_T():
 
 def test_truncation_and_segments_combine():
     """K/c + c states, flat in T."""
-    Ks = [16, 64, 256]
+    Ks = [16, 256]
     bytes_ = [temporary(bx.Reverse(K=K, segment=int(K**0.5)), 300) for K in Ks]
     assert slope([2 * K**0.5 for K in Ks], bytes_) == pytest.approx(STATE, rel=0.05)
-    rule = bx.Reverse(K=64, segment=8)
-    assert temporary(rule, 100) == temporary(rule, 1000)
+    assert temporary(bx.Reverse(K=256, segment=16), 1000) == bytes_[-1]
 
 
 def test_a_policy_keeps_more_than_the_iterates():
-    Ts, every = [10, 40, 100], jax.checkpoint_policies.everything_saveable
+    Ts, every = [10, 100], jax.checkpoint_policies.everything_saveable
     bytes_ = [temporary(bx.Reverse(policy=every), T) for T in Ts]
     assert slope(Ts, bytes_) > 1.9 * STATE
     assert temporary(bx.Reverse(K=5, policy=every), 10) == temporary(
@@ -124,13 +126,13 @@ def test_forward_chunks_hold_chunk_tangents():
 
 
 def test_krylov_is_flat_in_T():
-    bytes_ = [temporary(bx.Krylov(2, 4, K=3), T) for T in (20, 200, 2000)]
+    bytes_ = [temporary(bx.Krylov(2, 4, K=3), T) for T in (20, 2000)]
     assert max(bytes_) == min(bytes_)
 
 
 def test_krylov_holds_pieces_plus_rank_states():
     """And one for each exact step."""
-    pieces, ranks = [2, 8, 20], [6, 10, 20]
+    pieces, ranks = [2, 20], [6, 20]
     exact = [temporary(bx.Krylov(2, 4, K=K, head=K), 100) for K in pieces]
     assert slope(pieces, exact) == pytest.approx(2 * STATE, rel=0.05)
     by_piece = [temporary(bx.Krylov(p, 4), 100) for p in pieces]
@@ -140,7 +142,7 @@ def test_krylov_holds_pieces_plus_rank_states():
 
 
 def test_adaptive_rules_hold_what_they_say():
-    Ks = [10, 20, 40]
+    Ks = [10, 40]
     bytes_ = [temporary(bx.AdaptiveReverse(0.1, K), 100) for K in Ks]
     assert slope(Ks, bytes_) == pytest.approx(STATE, rel=0.05)
     few, many = (temporary(bx.AdaptiveKrylov(0.1), T) for T in (100, 1000))

@@ -55,14 +55,19 @@ def run_page(path, *, peers=False):
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FRONT = [ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "quickstart.md"]
+WITH_CODE = [
+    pytest.param(p, marks=[] if p in FRONT else pytest.mark.slow) for p in PAGES if blocks(p)
+]
 WITH_PEERS = [p for p in PAGES if "```python peer\n" in p.read_text()]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", WITH_CODE, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_code_block_runs(path):
     run_page(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_PEERS, ids=lambda p: p.name)
 def test_every_peer_block_runs(path):
     """The whole page again, with the blocks of the other library, where that is installed."""
@@ -77,6 +82,7 @@ def test_every_peer_block_runs(path):
         run_page(path, peers=True)
 
 
+@pytest.mark.slow
 def test_the_tutorial_on_devices_divides_its_tasks():
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
     code = "\n".join(blocks(ROOT / "docs" / "tutorials" / "devices.md"))

@@ -12,18 +12,15 @@ import bilevax as bx
 from bilevax import problems
 from bilevax.testing import unrolled
 
-RULES = [
-    bx.Reverse(),
-    bx.Reverse(K=3),
-    bx.Reverse(K=4, segment=2),
-    bx.Forward(),
-    bx.Forward(chunk=2),
-    bx.Implicit(),
-    bx.Neumann(K=3),
-]
+RULES = [bx.Reverse(), bx.Reverse(K=4, segment=2), bx.Forward(), bx.Implicit(), bx.Neumann(K=3)]
+VARIANTS = [bx.Reverse(K=3), bx.Forward(chunk=2)]
+each_rule = pytest.mark.parametrize(
+    "rule", [*RULES, *(pytest.param(r, marks=pytest.mark.slow) for r in VARIANTS)], ids=repr
+)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.eager
+@each_rule
 def test_vmap_over_contexts(rule):
     """A batch of tasks: the same as one after another."""
     tasks = [problems.logistic(n=10, T=5, seed=seed) for seed in range(3)]
@@ -36,7 +33,8 @@ def test_vmap_over_contexts(rule):
         assert_close(batch.value[i], one.value)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.eager
+@each_rule
 def test_grad_of_solve_is_the_hypergradient(rule):
     p = problems.hyper_representation(n=10, D=3, T=5)
     outer = lambda lam: p.f(bx.solve(p.xi, lam, p.S, T=5, rule=rule), lam, p.S)
@@ -95,7 +93,7 @@ def test_new_arrays_never_retrace():
     assert seen[0] == seen[-1]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@each_rule
 def test_objectives_are_traced_a_small_fixed_number_of_times(rule):
     counts = {}
     for T in (10, 200):
@@ -110,14 +108,14 @@ def test_objectives_are_traced_a_small_fixed_number_of_times(rule):
             return jnp.sum(w**2)
 
         xi = bx.Descent(g, bx.constant(jnp.zeros(3)), optax.sgd(0.1))
-        bx.hypergradient(f, xi, rule, T=T)(jnp.ones(3))
+        jax.eval_shape(bx.hypergradient(f, xi, rule, T=T), jnp.ones(3))
         counts[T] = calls
     assert counts[10] == counts[200]
     assert counts[10]["f"] <= 2
-    assert counts[10]["g"] <= 8
+    assert counts[10]["g"] <= 9
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@each_rule
 def test_the_same_key_gives_the_same_gradient(rule):
     """Minibatches and noise are drawn again on recomputation, to the last bit."""
     p = problems.reweighting(n=12, T=6).with_inner(optax.sgd(0.2), problems.minibatch(4))
@@ -143,7 +141,7 @@ class Net(eqx.Module):
     bias: jax.Array
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@each_rule
 def test_any_pytree_of_any_shapes(rule):
     """A module, a tuple, a dict, scalars, an empty array and two dtypes."""
     lam = (
@@ -171,7 +169,7 @@ def test_any_pytree_of_any_shapes(rule):
         assert_close(out.h, jax.grad(unrolled(p))(lam), 1e-6)  # one leaf is float32
 
 
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@each_rule
 def test_an_empty_lam_has_an_empty_gradient(rule):
     p = problems.quadratic(T=5)
     g = lambda w, lam, S: p.xi.g(w, p.lam, S)
@@ -189,6 +187,6 @@ def test_float32_stays_float32():
     single = lambda x: jax.tree.map(lambda a: a.astype(jnp.float32), x)
     p = problems.quadratic(T=5)
     xi = bx.Descent(p.xi.g, bx.constant(single(p.xi.init.w)), optax.adam(0.1))
-    for rule in RULES:
+    for rule in RULES + VARIANTS:
         out = bx.hypergradient(p.f, xi, rule, T=5)(single(p.lam), single(p.S))
         assert out.h.dtype == out.w.dtype == jnp.float32

@@ -10,6 +10,8 @@ import pytest
 
 import bilevax as bx
 
+pytestmark = pytest.mark.eager
+
 BLIND_TO_START = [bx.Reverse(K=2), bx.Implicit(), bx.Neumann(K=2)]
 BLIND_TO_OPTIMIZER = [bx.Implicit(), bx.Neumann(K=2)]
 ALL = [bx.Reverse(), bx.Forward(), *BLIND_TO_START]

@@ -40,7 +40,8 @@ def quadratic(*spectrum, direct=0.0, scale=1.0, **more):
 @pytest.mark.parametrize("T", [1, 7, 9])
 def test_every_depth_is_that_of_reverse(T):
     p = problems.logistic()
-    xi = bx.Descent(p.xi.g, p.xi.init, optax.adam(0.1, eps_root=1e-8))
+    start = bx.constant({"slope": jnp.ones(5), "offset": jnp.ones(())})  # at 0 lam does not act
+    xi = bx.Descent(p.xi.g, start, optax.adam(0.1, eps_root=1e-8))
     d = bx.diagnose(p.f, xi, p.lam, p.S, T=T, lanczos=0)
     exact = bx.hypergradient(p.f, xi, bx.Reverse(), T=T)(p.lam, p.S).h
     assert d.depths.tolist() == list(range(1, T + 1))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from data_files import alone, idx, idx_set, npz, png, subset, tar, write, zipped
 
-from bilevax._files import npz_arrays
+from bilevax._files import npz_arrays, tar_members
 from bilevax.paper import data
 from bilevax.paper.data import DataError, _idx
 
@@ -246,6 +246,65 @@ def test_raw_npz_refuses(tmp_path, why):
 def test_what_is_no_npz_is_refused(tmp_path, content):
     with pytest.raises(DataError, match="is damaged"):
         npz_arrays(write(tmp_path / "a.npz", content))
+
+
+NOISE = np.random.default_rng(0).integers(256, size=(4, 3073), dtype=np.uint8)
+
+
+def archives(folder):
+    """A small file of every format, and what reads it."""
+    images = NOISE[:, :784].reshape(4, 28, 28)
+    write(folder / "idx.gz", gzip.compress(idx(images)))
+    records = [(name, NOISE[i].tobytes()) for i, name in enumerate(("d/b", "d/t"))]
+    whole = {"d/a": 2, "d/b": 1, "d/t": 1}
+    members = {name: n * 3073 for name, n in whole.items()}
+    tar(folder / "cifar.tar.gz", ("d/a", NOISE[2:].tobytes()), *records)
+    arrays = {"x": NOISE[:, :90].astype(np.float32), "names": np.array(["a", "b"])}
+    np.savez(folder / "stored.npz", **arrays)
+    npz(folder / "deflated.npz", **arrays)
+    drawn = [f"images_background/A/character01/000{i}_01.png" for i in (1, 2)]
+    zipped(folder / "omniglot.zip", [(name, NOISE[i].tobytes()) for i, name in enumerate(drawn)])
+    drawings = lambda path: {match.string: png for _, match, png in data.omniglot._pngs([path])}
+    return {
+        "idx.gz": lambda path: {"": _idx.read(path, (4, 28, 28))},
+        "cifar.tar.gz": lambda path: tar_members(path, members),
+        "stored.npz": npz_arrays,
+        "deflated.npz": npz_arrays,
+        "omniglot.zip": drawings,
+    }
+
+
+FORMATS = ("idx.gz", "cifar.tar.gz", "stored.npz", "deflated.npz", "omniglot.zip")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_flipped_bit_is_harmless_or_an_error(tmp_path, name):
+    """Never other data: checksums stand at the end of what they protect, so all of it is read."""
+    read, path = archives(tmp_path)[name], tmp_path / name
+    content, wanted = bytearray(path.read_bytes()), archives(tmp_path)[name](path)
+    rng, refused = np.random.default_rng(1), 0
+    for place in rng.choice(8 * len(content), 400, replace=False).tolist():
+        content[place // 8] ^= 1 << place % 8
+        path.write_bytes(content)
+        content[place // 8] ^= 1 << place % 8
+        try:
+            got = read(path)
+        except DataError:
+            refused += 1
+            continue
+        assert all(np.array_equal(got[k], wanted[k]) for k in got), (place // 8, place % 8)
+        assert got.keys() == wanted.keys() or name.endswith((".npz", ".zip")), place
+    assert refused > 300
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_cut_short_is_an_error(tmp_path, name):
+    read, path = archives(tmp_path)[name], tmp_path / name
+    content = path.read_bytes()
+    for length in np.linspace(0, len(content) - 1, 60).astype(int).tolist():
+        path.write_bytes(content[:length])
+        with pytest.raises(DataError):
+            read(path)
 
 
 def test_features_of_all_images(tmp_path):

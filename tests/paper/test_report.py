@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+from statistics import mean, stdev
 
 import pytest
 import synthetic
@@ -112,6 +113,24 @@ def test_table_2(tmp_path):
     assert [value for head, value in rows[4] if head == "paper"] == [""] * 4
     assert rows[1][-2:] == [("step", "1000"), ("seeds", "3")]
     assert table.notes == ("Mean ± standard deviation over seeds.",)
+
+
+def test_differences_are_paired_by_seed(tmp_path):
+    """By hand, with a seed that stopped early and one that has not every rule; none of one seed."""
+    runs = [load(cleaning(tmp_path, seed=seed)) for seed in range(3)]
+    runs.append(load(cleaning(tmp_path, seed=3, stop=100)))
+    runs.append(load(cleaning(tmp_path, seed=4, rules=["Reverse(K=5)"])))
+    rows, table = table_of(hypercleaning.sections(runs), "hypercleaning-differences")
+    ends = lambda rule: [
+        row["validation_loss"]
+        for run in runs[:3]
+        for row in run.of("evaluation", rule=rule, step=1000)
+    ]
+    apart = [a - b for a, b in zip(ends("Reverse(K=5)"), ends("Reverse(K=100)"), strict=True)]
+    assert [row[0][1] for row in rows] == ["1", "5", "25", "Krylov(2, 4)"]
+    assert rows[1][3] == ("val. loss", f"{mean(apart):+.3f} ± {stdev(apart):.3f}")
+    assert rows[1][-1] == ("seeds", "3") and "minus that of K = 100" in table.notes[0]
+    assert "hypercleaning-differences" not in items(hypercleaning.sections(runs[:1]), Table)
 
 
 def test_F1_at_150_if_it_is_there(tmp_path):
@@ -326,6 +345,16 @@ def test_depth(rule, K):
     assert depth(rule, 100) == K
 
 
+def test_no_cell_is_a_formula():
+    evil = ('=HYPERLINK("http://x","y")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\t=1")
+    fine = ("-1.5", "+0.25 ± 0.1", "-2e-3", "nan", "Reverse(K=5)")
+    text = Table("t", "t", tuple(map(Column, evil)), (evil, fine)).csv()
+    heads, cells, kept = csv.reader(text.splitlines())
+    assert heads == cells == ["'" + cell for cell in evil]
+    assert tuple(kept) == fine
+
+
 def test_spread():
     assert spread([], 2) == "\N{EN DASH}" and spread([1.0], 2) == "1.00"
+    assert spread([1.0, 3.0], 2, "+") == "+2.00 ± 1.41" and spread([1e200, 3e200], 0)
     assert spread([1.0, 3.0], 2) == "2.00 ± 1.41" and spread([1.0, math.nan], 1) == "nan"

@@ -123,10 +123,10 @@ def test_sufficient_descent(seed):
     assert all(RATIO[K](lam, S).h @ exact > 0 for K in (1, 5))
 
 
-def descend(p, rule, steps, eta=0.05):
-    """lam after so many steps of the size eta/sqrt(tau), and |dF| on the way there."""
+def descend(p, rule, steps, eta=0.05, every=10):
+    """|dF| on the way, at every so many steps of the size eta/sqrt(tau)."""
     lams = []
-    result = bx.minimize(
+    bx.minimize(
         p.f,
         p.xi,
         rule,
@@ -136,21 +136,22 @@ def descend(p, rule, steps, eta=0.05):
         optimizer=optax.sgd(bx.inverse_sqrt_schedule(eta)),
         S=p.S,
         evaluate=lambda lam: lams.append(lam) or 0.0,
-        evaluate_every=max(steps // 50, 1),
+        evaluate_every=every,
     )
-    return result, [float(jnp.linalg.norm(p.finite(lam, p.S))) for lam in lams]
+    slopes = jax.jit(jax.vmap(lambda lam: jnp.linalg.norm(p.finite(lam, p.S))))
+    return np.asarray(slopes(jnp.stack(lams)))[-(steps // every) :]
 
 
 @pytest.mark.parametrize("K", [1, 5])
 def test_on_average_rate(K):
     """Theorem 3.3: the weighted mean of |dF|^2 falls as R grows, down to the bias."""
     p = problems.toy(pull=5.0)
-    means = []
-    for R in (50, 200, 800):
-        _, slopes = descend(p, bx.Reverse(K=K), R)
-        tau = np.arange(1, len(slopes) + 1)
-        means.append(np.average(np.square(slopes), weights=1 / np.sqrt(tau)))
-    _, slopes = descend(p, bx.Reverse(K=K), 800)
+    slopes = descend(p, bx.Reverse(K=K), 800)  # a run of 50 or 200 steps is how it begins
+    tau = 10 * np.arange(1, 81)
+    means = [
+        np.average(np.square(slopes[tau <= R]), weights=1 / np.sqrt(tau[tau <= R]))
+        for R in (50, 200, 800)
+    ]
     bias = max(_bias(p, K, lam) for lam in (p.lam, jnp.array([1.0, 0.0]), jnp.zeros(2)))
     assert means[2] < means[1] < means[0]
     assert slopes[-1] < bias  # near a point that is stationary up to the bias
@@ -163,37 +164,37 @@ def _bias(p, K, lam):
 
 def test_one_step_is_enough_on_the_toy_problem():
     """Theorem 3.4: with K = 1 the limit is a stationary point of f itself, |dF| -> 1e-8."""
-    _, slopes = descend(problems.toy(), bx.Reverse(K=1), 100_000, eta=0.3)
-    assert slopes[-1] < 1e-8
+    slopes = descend(problems.toy(), bx.Reverse(K=1), 3000, eta=0.3)
+    assert slopes[0] > 1e-2 and slopes[-1] < 1e-8
 
 
-@pytest.mark.parametrize("K", [1, 3, 8])
+@pytest.mark.parametrize("K", [None, 1, 3, 8])
 def test_truncation_misses_the_counterexample(K):
     """Theorem 3.5: K-RMD converges to a point that is not stationary, full RMD to one that is."""
     p = problems.counterexample(T=40)
-    truncated = bx.minimize(
+    result = bx.minimize(
         p.f, p.xi, bx.Reverse(K=K), p.lam, T=p.T, steps=2000, optimizer=optax.sgd(0.2)
     )
-    full = bx.minimize(p.f, p.xi, bx.Reverse(), p.lam, T=p.T, steps=2000, optimizer=optax.sgd(0.2))
-    assert truncated.history["h_norm"][-1] < 1e-12 and full.history["h_norm"][-1] < 1e-12
-    assert abs(p.finite(full.lam, None)) < 1e-12
-    c = 0.8**K  # h = (lam - 1) + (1 - c) w_T vanishes where lam = 1 - (1 - c) w_T
-    assert abs(p.finite(truncated.lam, None)) > 0.4 * c
+    assert result.history["h_norm"][-1] < 1e-12
+    c = 0 if K is None else 0.8**K  # h = (lam - 1) + (1 - c) w_T vanishes off the stationary point
+    slope = abs(p.finite(result.lam, None))
+    assert slope < 1e-12 if K is None else slope > 0.4 * c
 
 
 def test_taylor_identity():
     """Prop. 3.6: -g_{lam w} g_{ww}^{-1} = B sum_k A^k, at any minimiser, to 1e-10."""
     lam, S = strongly_convex(3, 1.0)
-    w, gamma = jnp.zeros(4), S["gamma"]
+    slopes = jax.jit(lambda w: jax.jacobian(jax.grad(g), (0, 1))(w, lam, S))  # H, M x N
+    slope = jax.jit(lambda w: jax.grad(g)(w, lam, S))
+    w, gamma = np.zeros(4), float(S["gamma"])
     for _ in range(50):  # Newton
-        w = w - jnp.linalg.solve(jax.hessian(g)(w, lam, S), jax.grad(g)(w, lam, S))
-    H = jax.hessian(g)(w, lam, S)
-    mixed = jax.jacobian(jax.grad(g), 1)(w, lam, S).T  # N x M
-    A, B = jnp.eye(4) - gamma * H, -gamma * mixed
-    total, term = jnp.zeros_like(B), B
+        w = w - np.linalg.solve(slopes(w)[0], slope(w))
+    H, mixed = np.asarray(slopes(w)[0]), np.asarray(slopes(w)[1]).T
+    A, B = np.eye(4) - gamma * H, -gamma * mixed
+    total, term = np.zeros_like(B), B
     for _ in range(2000):
         total, term = total + term, term @ A
-    np.testing.assert_allclose(total, -mixed @ jnp.linalg.inv(H), atol=1e-10)
+    np.testing.assert_allclose(total, -mixed @ np.linalg.inv(H), atol=1e-10)
 
 
 def test_conjugate_gradients_and_truncation_rates():
@@ -209,7 +210,7 @@ def test_conjugate_gradients_and_truncation_rates():
     wrong = lambda rule: float(
         jnp.linalg.norm(bx.hypergradient(f, xi, rule, T=80)(lam).h - exact) / jnp.linalg.norm(exact)
     )
-    K = np.array([10, 20, 40])
+    K = np.array([10, 40])
     cg = [wrong(bx.Implicit(lx.CG(rtol=0.0, atol=0.0, max_steps=int(k)))) for k in K]
     series = [wrong(bx.Neumann(int(k))) for k in K]
     truncated = [wrong(bx.Reverse(K=int(k))) for k in K]

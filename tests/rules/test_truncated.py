@@ -10,8 +10,9 @@ from oracle import assert_close, exact, partial_sums
 
 import bilevax as bx
 from bilevax import problems
+from bilevax.testing._battery import in_turn
 
-T = 5
+T = 4
 
 INNER = {
     "sgd": optax.sgd(0.2),
@@ -21,7 +22,9 @@ INNER = {
 
 
 @pytest.mark.parametrize("opt", INNER)
-@pytest.mark.parametrize("sample", [lambda S, t: S, problems.minibatch(8)])
+@pytest.mark.parametrize(
+    "sample", [pytest.param(lambda S, t: S, marks=pytest.mark.slow), in_turn(8)]
+)
 def test_every_K_is_the_textbook_recursion(opt, sample):
     p = problems.hyper_representation(n=10, D=3, T=T).with_inner(INNER[opt], sample)
     sums = partial_sums(p)
@@ -41,7 +44,7 @@ def test_depth_T_leaves_out_only_B_0():
     assert float(jnp.max(jnp.abs(most["start"] - full["start"]))) > 1e-4
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data(), T=st.integers(1, 9), M=st.integers(1, 4))
 def test_any_horizon_depth_and_segment(data, T, M):
     """h_{T-K} of the quadratic: the sum of the last K powers, in closed form."""
@@ -60,7 +63,7 @@ def test_at_the_optimum_truncation_is_the_neumann_series(opt):
     settling = optax.adam(0.05, b2=0.9, eps_root=0.01)  # at the optimum a step of size 0.5
     inner = settling if opt == "adam" else INNER[opt]
     p = problems.ridge().with_inner(inner, T=6000)
-    for K in (1, 3, 10):
+    for K in (1, 10):
         rules = bx.Reverse(K=K), bx.Neumann(K=K)
         a, b = (bx.hypergradient(p.f, p.xi, r, T=p.T)(p.lam, p.S).h for r in rules)
         assert_close(a, b)

@@ -144,6 +144,13 @@ def solver_failed(rule: Any) -> str:
     )
 
 
+def not_symmetric(rule: Any) -> str:
+    return (
+        f"{rule!r} needs a symmetric Jacobian, but that of the gradient of g is not: a surrogate "
+        "gradient, a stop_gradient or a custom_vjp in g makes it so. Use lineax.LU(), or GMRES."
+    )
+
+
 def needs_symmetry(solver: Any) -> NoReturn:
     raise ValueError(
         f"Implicit(solver={type(solver).__name__}(...)) needs a symmetric positive "

@@ -124,8 +124,8 @@ def _term(problem: OuterProblem, lam: Hyper, tau: Int[Array, ""], w: Params | No
     if problem.warm_start:
         first = xi.read(xi.start(lam, S))
         xi = xi.at(jax.tree.map(lambda a, b: jnp.where(tau == 0, a, b), first, w))
-    out = estimate(problem.f, xi, problem.rule, lam, S, problem.T)
-    bad = jnp.stack([~tree.all_finite(x) for x in (out.w, out.value, out.h)])
+    out, bad = estimate(problem.f, xi, problem.rule, lam, S, problem.T)
+    bad = bad[:3]
     report = {name: jnp.asarray(a, tree.widest(lam)) for name, a in out.report.items()}
     w = out.w if problem.warm_start else None
     return (out.value, out.h, report, bad.astype(jnp.int32)), w

@@ -145,7 +145,7 @@ def _digest(arrays: Arrays) -> np.ndarray:
     sum_ = hashlib.blake2b(digest_size=16)
     for name, a in sorted(arrays.items()):
         sum_.update(f"{name} {a.itemsize} {a.shape} ".encode())
-        sum_.update(raw(a))
+        sum_.update(raw(a))  # pyright: ignore[reportArgumentType]
     return np.frombuffer(sum_.digest(), np.uint8)
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from .._errors import outer as check
 from .._types import Context
@@ -51,15 +52,11 @@ class Reader:
     def __init__(self, contexts: Iterable):
         self._source, self._items = contexts, iter(contexts)
         self._again = self._items is not contexts
-        self._taken, self._peeked, self._before, self._form = 0, [], None, None
-        self.first: Context = None
-
-    def peek(self) -> Context:
-        """The first item, which stays to be read."""
-        self._before = self._state()
+        self._taken, self._peeked, self._before = 0, [], self._state()
         self._peeked = [self._next_item()]
-        self.first = jax.tree.map(_to_array, self._peeked[0])
-        return self.first
+        self.first: Context = jax.tree.map(_to_array, self._peeked[0])
+        """It stays to be read."""
+        self._form = _form(self.first)
 
     def seek(self, at: Position) -> None:
         if at.state is not None:
@@ -78,9 +75,7 @@ class Reader:
 
     def next(self) -> Context:
         item = jax.tree.map(_to_array, self._next_item())
-        form = jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", item)
-        self._form = form if self._form is None else self._form
-        if form != self._form:
+        if (form := _form(item)) != self._form:
             check.other_form(self._taken, self._form, form)
         self._taken += 1
         return item
@@ -135,12 +130,8 @@ class Stream:
         return self._group.n - self._used
 
     def contexts(self) -> tuple[Context, int]:
-        """(contexts, how many of them have been used)."""
+        """(contexts, which of them comes next)."""
         return self._group.contexts, self._used
-
-    def current(self) -> Context:
-        """The batch that comes next."""
-        return jax.tree.map(lambda a: a[self._used], self._group.contexts)
 
     def use(self, n: int) -> None:
         self._used += n
@@ -174,6 +165,10 @@ class Stream:
 
 def _to_array(a: Any) -> Any:
     return a if isinstance(a, jax.Array) else np.asarray(a)
+
+
+def _form(item: Context) -> PyTree:
+    return jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", item)
 
 
 def _stack(items: list[Context], n: int, batch: int, mesh: Mesh | None) -> Context:

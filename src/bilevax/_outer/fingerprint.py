@@ -60,7 +60,7 @@ def digest(*values: PyTree) -> str:
         sum_.update(_text(treedef).encode())
         for leaf in leaves:
             for part in _parts(leaf):
-                sum_.update(part)
+                sum_.update(part)  # pyright: ignore[reportArgumentType]
     return sum_.hexdigest()
 
 

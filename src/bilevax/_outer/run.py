@@ -175,9 +175,9 @@ class OuterRun:
 
     def _suspects(self) -> list[str]:
         """Names of what is not finite in the context of the hyper-iteration that failed."""
-        S = self._stream.current() if self._stream else self._problem.S
-        leaves = jax.tree_util.tree_leaves_with_path(tree.inexact(S))
-        return [base.name_of("S", path) for path, a in leaves if not bool(jnp.isfinite(a).all())]
+        contexts, i = self._stream.contexts() if self._stream else (self._problem.S, ...)
+        leaves = jax.tree_util.tree_leaves_with_path(tree.inexact(contexts))
+        return [base.name_of("S", path) for path, a in leaves if not jnp.isfinite(a[i]).all()]
 
     def save(self) -> None:
         """Write a checkpoint of where the run stands, unless it is there."""
@@ -208,7 +208,7 @@ class OuterRun:
 def _example(problem: OuterProblem, reader: Reader | None) -> Context:
     """A context, or the shapes of one."""
     if reader:
-        return reader.peek()
+        return reader.first
     return eqx.filter_eval_shape(problem.draw, problem.key) if problem.draw else problem.S
 
 

@@ -4,8 +4,10 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Table:
     def csv(self) -> str:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([column.name for column in self.columns])
-        writer.writerows(self.rows)
+        writer.writerow([_inert(column.name) for column in self.columns])
+        writer.writerows([_inert(cell) for cell in row] for row in self.rows)
         return text.getvalue()
 
     def _cells(self, row: Sequence[str]):
@@ -65,18 +67,23 @@ def _cell(tag: str, column: Column, text: str) -> str:
     return f"<{tag}{kind}>{html.escape(text)}</{tag}>"
 
 
+def _inert(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula: numbers stay, other text gets a quote."""
+    number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?( ± [\d.]+)?|[-+]?(nan|inf)", text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) and not number else text
+
+
 def _escape(text: str) -> str:
     """Markdown that shows the text as it is, on one line."""
     text = html.escape(" ".join(text.split()), quote=False)
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "\\`").replace("*", "\\*")
 
 
-def spread(values: Sequence[float], digits: int) -> str:
-    """Mean, and with several values their standard deviation."""
+def spread(values: Sequence[float], digits: int, sign: str = "") -> str:
+    """Mean, and with several values their standard deviation; with sign "+", +1.5 for 1.5."""
     if not values:
         return "–"
-    mean = math.fsum(values) / len(values) if all(map(math.isfinite, values)) else math.nan
+    mean = fmean(values) if all(map(math.isfinite, values)) else math.nan
     if len(values) == 1 or math.isnan(mean):
-        return f"{mean:.{digits}f}"
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+        return f"{mean:{sign}.{digits}f}"
+    return f"{mean:{sign}.{digits}f} ± {stdev(values):.{digits}f}"

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._errors.say import say_if_missed
 from .._loop import Back, back, forward, read_vjp, step_vjp, unroll
-from .._types import Context, Hyper, Params, Pull
+from .._types import Context, Hyper, Params, Pull, Time
 from .base import AbstractRule, Channel
 
 WINDOW = 3
@@ -26,6 +26,9 @@ SLOWING = 0.5
 """What is left is taken to decay at half the observed rate: fast components die first, so
 the decay of a sum of many modes only ever slows down."""
 
+JUMP = 10.0
+"""lam acts rarely if a gain was so much larger than one of the last few; these begin with 0."""
+
 REMEDY = "Raise max_K or rtol, or use Reverse(segment=...) for every step."
 
 
@@ -34,8 +37,8 @@ class AdaptiveReverse(AbstractRule):
 
     It goes back step by step. From the decay of the last terms ``|B_t alpha_t|`` it extends
     them as a geometric series over the steps that remain, as the bound of Prop. 3.1 does,
-    and stops when that tail is below `rtol` times the sum so far. Where terms are zero, lam acts
-    in some steps only, and the decay of alpha_t takes the place of theirs. It keeps `max_K`
+    and stops when that tail is below `rtol` times the sum so far. Where terms are zero or jump, lam
+    acts in some steps only, and the decay of alpha_t takes the place of theirs. It keeps `max_K`
     states, computes only as many terms as it needs, and never includes B_0.
 
     **Arguments:**
@@ -99,15 +102,18 @@ class _Decay(NamedTuple):
     """|B_t alpha_t|."""
     alphas: Float[Array, " twice_window"]
     """|alpha_t|."""
+    gains: Float[Array, " twice_window"]
+    """|B_t alpha_t| / |alpha_t|."""
     gain: Float[Array, ""]
-    """The largest |B_t alpha_t| / |alpha_t| so far."""
+    """The largest of them so far."""
     tail: Float[Array, ""]
     """What is left, relative to the sum so far."""
 
     @classmethod
     def none(cls, dtype) -> "_Decay":
         unknown = jnp.full(2 * WINDOW, jnp.inf, dtype)
-        return cls(unknown, unknown, jnp.zeros((), dtype), jnp.asarray(jnp.inf, dtype))
+        zero, inf = jnp.zeros((), dtype), jnp.asarray(jnp.inf, dtype)
+        return cls(unknown, unknown, jnp.zeros_like(unknown), zero, inf)
 
 
 def _look(before: Back, part: Hyper, after: Back) -> _Decay:
@@ -117,24 +123,24 @@ def _look(before: Back, part: Hyper, after: Back) -> _Decay:
     add = lambda sizes, x: jnp.roll(sizes, 1).at[0].set(x.astype(dtype))
     term, size = tree.norm(part).astype(dtype), tree.norm(before.alpha).astype(dtype)
     terms, alphas = add(old.terms, term), add(old.alphas, tree.norm(after.alpha))
-    gain = jnp.maximum(old.gain, term / tree.positive(size))
-    left = _left(terms, alphas, gain, after.t)
+    gains = add(old.gains, term / tree.positive(size))
+    gain = jnp.maximum(old.gain, gains[0])
+    rarely = gain > JUMP * jnp.min(gains)
+    left = _left(terms, alphas, jnp.where(rarely, gain, 0.0), after.t)
     total = tree.norm(after.h).astype(dtype)
     relative = jnp.where(left > 0, left / jnp.where(total > 0, total, left), left)
     nothing = (total == 0) & (alphas[0] > 0) & (after.t > 0)  # nothing has converged to zero
-    return _Decay(terms, alphas, gain, jnp.where(nothing, jnp.inf, relative))
+    return _Decay(terms, alphas, gains, gain, jnp.where(nothing, jnp.inf, relative))
 
 
-def _left(terms: Array, alphas: Array, gain: Array, rest: Int[Array, ""]) -> Float[Array, ""]:
-    """The sum of the terms of the `rest` steps that are to come, estimated.
+def _left(terms: Array, alphas: Array, gain: Array, steps: Time) -> Float[Array, ""]:
+    """The sum of the terms of the steps that are to come, estimated.
 
-    A zero among the terms says that lam does not act in every step: a term may then be as
-    large as the largest gain makes it.
+    Where lam acts rarely, a term may be as large as the largest gain makes it; else it is 0.
     """
-    some = jnp.any(terms[:-1] == 0)
-    rest = rest.astype(terms.dtype)
-    rare = gain * (alphas[0] + _geometric(alphas, rest - 1))
-    left = jnp.where(some, jnp.maximum(_geometric(terms, rest), rare), _geometric(terms, rest))
+    rest = jnp.asarray(steps, terms.dtype)
+    rare = jnp.where(gain > 0, gain * (alphas[0] + _geometric(alphas, rest - 1)), 0.0)
+    left = jnp.maximum(_geometric(terms, rest), rare)
     return jnp.where((rest == 0) | (alphas[0] == 0), jnp.zeros_like(left), left)
 
 

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import lineax as lx
 from jax import lax
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
@@ -50,7 +50,7 @@ class Implicit(AbstractRule):
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         s = solved(xi, lam, S, T)
-        x, residual, read, tags = xi.equilibrium(s, lam, S, T - 1)
+        x, residual, read, tags = xi.equilibrium(s, lam, S, jnp.asarray(T - 1, jnp.int32))
         if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
             outcome.needs_symmetry(self.solver)
         w, pull_read = jax.vjp(read, x)
@@ -63,7 +63,11 @@ class Implicit(AbstractRule):
             large = 1 / float(jnp.finfo(tree.widest(x)).eps)
             transpose = lambda u: tree.scale(large, wide(pull_residual(tree.cast_like(u, x))[0]))
             operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
-            u, steps = self._solve(operator, wide(pull_read(alpha)[0]), tree.all_finite(x))
+            alpha = wide(pull_read(alpha)[0])
+            if isinstance(self.solver, lx.Cholesky):  # reads half of the matrix
+                skew = _skew(operator, alpha)[None]
+                alpha = outcome.finite(alpha, skew, [outcome.not_symmetric(self)])
+            u, steps = self._solve(operator, alpha, tree.all_finite(x))
             h = tree.scale(-large, pull_residual(tree.cast_like(u, x))[1])
             return h, {"steps": steps, "residual": tree.norm(at_end)}
 
@@ -83,6 +87,14 @@ class Implicit(AbstractRule):
 
     def sees(self) -> Channel:
         return Channel.OPTIMUM
+
+
+def _skew(operator: lx.FunctionLinearOperator, x: PyTree) -> Bool[Array, ""]:
+    """Whether <A u, v> and <A v, u> differ for random u and v."""
+    u, v = (tree.normal(jax.random.key(seed), x) for seed in (0, 1))
+    Au, Av = operator.mv(u), operator.mv(v)
+    scale = tree.norm(Au) * tree.norm(v) + tree.norm(Av) * tree.norm(u)
+    return jnp.abs(tree.dot(Au, v) - tree.dot(Av, u)) > 1e-3 * scale
 
 
 class Neumann(AbstractRule):
@@ -117,7 +129,7 @@ class Neumann(AbstractRule):
         w, pull_read = read_vjp(xi, s)
 
         def pull(alpha: Params):
-            step = settle_vjp(xi, lam, S, s, T - 1)
+            step = settle_vjp(xi, lam, S, s, jnp.asarray(T - 1, jnp.int32))
 
             def body(_, carry):
                 power, total = carry

@@ -1,6 +1,7 @@
 """`diagnose`: what every truncation is worth here, and what the theory says of it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,8 +15,7 @@ from .._hypergradient import check_dynamics, check_objective
 from .._types import Context, Hyper, Objective
 from .._visible import entrances
 from ._diagnosis import Diagnosis, Theory
-from ._measure import Measured, measure, residual
-from ._spectrum import Spectra
+from ._measure import measure, residual
 
 
 def diagnose(
@@ -77,34 +77,41 @@ def _optimum_fails(xi: AbstractDynamics, lam: Hyper, S: Context) -> str | None:
 
 
 def _conclude(
-    n: Measured, K: np.ndarray, xi: AbstractDynamics, lam: Hyper, S: Context, fails: str | None
+    n: Any, K: np.ndarray, xi: AbstractDynamics, lam: Hyper, S: Context, fails: str | None
 ) -> Diagnosis:
-    whole = np.hypot.reduce
-    bias, norms = whole(n.leaf_bias, axis=1), whole(n.leaf_norms, axis=1)
-    size, dots = whole(n.leaf_sizes), n.leaf_dots.sum(axis=1)
+    """From a `Measured` with numpy's arrays."""
     names = [check.name_of("lam", path) for path, _ in jax.tree_util.tree_leaves_with_path(lam)]
+    return Diagnosis(
+        **_agreement(n, names),
+        T=len(n.parts),
+        depths=K,
+        interference=n.third / n.direct**2 if n.direct > 0 else None,
+        slope=float(n.slope),
+        alphas=n.alphas,
+        parts=n.parts,
+        start=float(n.start),
+        stationarity=None if n.stationarity is None else float(n.stationarity),
+        optimum_fails=fails,
+        theory=None if n.spectra is None else _theory(n.spectra, tree.size(lam)),
+        only_start=_only_start(xi, lam, S, names),
+    )
+
+
+def _agreement(n: Any, names: list[str]) -> dict[str, Any]:
+    """Of h_{T-K} with d_lam f, in the whole and in each leaf of lam."""
+    bias, norms = np.hypot.reduce(n.leaf_bias, axis=1), np.hypot.reduce(n.leaf_norms, axis=1)
+    size, dots = np.hypot.reduce(n.leaf_sizes), n.leaf_dots.sum(axis=1)
+    by_leaf = lambda x: dict(zip(names, x.T, strict=True))
     with np.errstate(all="ignore"):  # an unstable loop overflows, which the advice says in words
-        by_leaf = lambda x: dict(zip(names, x.T, strict=True))
-        return Diagnosis(
-            T=len(n.parts),
-            depths=K,
-            bias=bias,
-            error=_over(bias, size),
-            cosine=_over(dots, norms * size),
-            descent=_over(dots, size**2),
-            leaf_error=by_leaf(_over(n.leaf_bias, n.leaf_sizes)),
-            leaf_cosine=by_leaf(_over(n.leaf_dots, n.leaf_norms * n.leaf_sizes)),
-            interference=n.third / n.direct**2 if n.direct > 0 else None,
-            h_norm=float(size),
-            slope=float(n.slope),
-            alphas=n.alphas,
-            parts=n.parts,
-            start=float(n.start),
-            stationarity=None if n.stationarity is None else float(n.stationarity),
-            optimum_fails=fails,
-            theory=None if n.spectra is None else _theory(n.spectra, lam),
-            only_start=_only_start(xi, lam, S, names),
-        )
+        return {
+            "h_norm": float(size),
+            "bias": bias,
+            "error": _over(bias, size),
+            "cosine": _over(dots, norms * size),
+            "descent": _over(dots, size**2),
+            "leaf_error": by_leaf(_over(n.leaf_bias, n.leaf_sizes)),
+            "leaf_cosine": by_leaf(_over(n.leaf_dots, n.leaf_norms * n.leaf_sizes)),
+        }
 
 
 def _over(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -113,18 +120,18 @@ def _over(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.divide(x, y, out=np.full_like(x, np.nan), where=y != 0)
 
 
-def _theory(n: Spectra, lam: Hyper) -> Theory:
+def _theory(n: Any, N: int) -> Theory:
+    """From `Spectra` with numpy's arrays, at s_0 and two late iterates."""
     symmetric = bool(n.symmetric.all())
-    late = slice(min(1, len(n.high) - 1), None)  # around {w_{T-K-1}, ..., w_T}, not at w_0
     return Theory(
         symmetric=symmetric,
-        gamma_alpha=float(1 - n.high[late].max()) if symmetric else None,
-        gamma_beta=float(1 - n.low[late].min()) if symmetric else None,
-        doubt=float(n.doubt[late].max()),
+        gamma_alpha=float(1 - n.high[1:].max()) if symmetric else None,
+        gamma_beta=float(1 - n.low[1:].min()) if symmetric else None,
+        doubt=float(n.doubt[1:].max()),
         norm_B=float(n.norm_B.max()),
         least_singular=None if n.singular is None else float(n.singular[-1] / n.singular[0]),
         M=int(n.M),
-        N=tree.size(lam),
+        N=N,
     )
 
 

@@ -28,7 +28,7 @@ FUNCTIONS = _names(
 )
 MOVES = _names(
     "broadcast_in_dim reshape transpose squeeze slice dynamic_slice dynamic_update_slice gather "
-    "concatenate split pad rev iota copy copy_p convert_element_type select_n scatter "
+    "concatenate stack split pad rev iota copy copy_p convert_element_type select_n scatter "
     "stop_gradient real imag bitcast_convert_type device_put optimization_barrier sort "
     "reduce_precision pvary"
 )
@@ -95,11 +95,11 @@ def _primitive(eqn: JaxprEqn) -> int:
         return 0
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        return 2 * out * math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
+        return 2 * out * math.prod(_shape(eqn.invars[0])[i] for i in contracted)
     if name == "conv_general_dilated":
         return _convolution(eqn, out)
     if name in CUBIC:
-        *batch, _, n = eqn.invars[0].aval.shape
+        *batch, _, n = _shape(eqn.invars[0])
         return math.prod(batch) * n**3
     if name.startswith("scatter"):
         return _numbers(eqn.invars[2:])
@@ -110,9 +110,13 @@ def _primitive(eqn: JaxprEqn) -> int:
 
 def _convolution(eqn: JaxprEqn, out: int) -> int:
     """Each output reads the kernel once; zeros of a dilated input are not multiplied."""
-    kernel, spec = eqn.invars[1].aval.shape, eqn.params["dimension_numbers"].rhs_spec
+    kernel, spec = _shape(eqn.invars[1]), eqn.params["dimension_numbers"].rhs_spec
     reads = math.prod(kernel) // max(kernel[spec[0]], 1)
     return 2 * out * reads // math.prod(eqn.params["lhs_dilation"])
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    return variable.aval.shape
 
 
 def _numbers(variables: Sequence[Any]) -> int:

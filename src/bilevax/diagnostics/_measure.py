@@ -51,7 +51,7 @@ def measure(
     h = optax.tree.add(out.direct, out.whole)
     (bias, dots, norms), third = _compare(out, h)
     start, _, end = out.iterates
-    left = lambda at: residual(xi, lam, S, *at)
+    missing = lambda at: residual(xi, lam, S, at.s, at.t)
     return Measured(
         bias, dots, norms, _of_leaves(tree.norm, h), third,
         direct=tree.norm(out.direct),
@@ -59,7 +59,7 @@ def measure(
         alphas=out.gathered.alphas,
         parts=out.gathered.parts,
         start=tree.norm(out.begun),
-        stationarity=left(end) / left(start) if optimum else None,
+        stationarity=missing(end) / tree.positive(missing(start)) if optimum else None,
         spectra=spectra(xi, lam, S, out.iterates, lanczos) if lanczos else None,
         finite=tree.all_finite((tree.inexact(end.s), h)),
     )  # fmt: skip

@@ -43,14 +43,17 @@ def spectra(
     """Of each iterate, by so many steps of Lanczos's process."""
     states = jax.tree.map(lambda *a: jnp.stack(a), *(it.s for it in iterates))
     times = jnp.asarray([it.t for it in iterates], jnp.int32)
-    one = lambda x: (*_eigenvalues(xi, lam, S, *x, steps), _norm_B(xi, lam, S, *x))
-    found = lax.map(one, (states, times))
-    last = iterates[-1]
-    M = tree.size(tree.inexact(last.s))
-    return Spectra(*found, _singular_values(xi, lam, S, last.s, last.t), jnp.asarray(M))
+    eigenvalues = lambda x: _eigenvalues(xi, lam, S, x[0], x[1], steps)
+    low, high, doubt, symmetric = lax.map(eigenvalues, (states, times))
+    norm_B = lax.map(lambda x: _norm_B(xi, lam, S, x[0], x[1]), (states, times))
+    s, t = iterates[-1]
+    singular, M = _singular_values(xi, lam, S, s, t), jnp.asarray(tree.size(tree.inexact(s)))
+    return Spectra(low, high, doubt, symmetric, norm_B, singular, M)
 
 
-def _eigenvalues(xi, lam: Hyper, S: Context, s: State, t: Time, steps: int) -> tuple[Array, ...]:
+def _eigenvalues(
+    xi, lam: Hyper, S: Context, s: State, t: Time, steps: int
+) -> tuple[Array, Array, Array, Array]:
     """The smallest and the largest eigenvalue of A, the doubt, and whether A is symmetric."""
     x = tree.inexact(s)
     steps = min(steps, tree.size(x))

@@ -16,6 +16,7 @@ from .._dynamics import Descent, Dynamics, constant
 from .._hypergradient import hypergradient, solve
 from .._loop import unroll
 from .._rules.base import AbstractRule
+from .._types import Context, Time
 from ..problems import Problem
 
 
@@ -107,9 +108,22 @@ def _zoo(T: int, dtype: DTypeLike) -> list[Problem]:
     return [
         problems.quadratic(T=T),
         problems.hyper_representation(T=T).with_inner(adam),
-        problems.reweighting(T=T).with_inner(optax.sgd(0.2, momentum=0.5), problems.minibatch(20)),
+        problems.reweighting(T=T).with_inner(optax.sgd(0.2, momentum=0.5), in_turn(20)),
         _heavy_ball(T),
     ]
+
+
+def in_turn(size: int) -> Callable[[Context, Time], Context]:
+    """A `sample` that takes other rows of S["train"] in each step, and draws nothing: random
+    numbers take longer to compile than the step.
+    """
+
+    def sample(S: Context, t: Time) -> Context:
+        rows = jax.tree.leaves(S["train"])[0].shape[0]
+        index = (5 * t + jnp.arange(size, dtype=jnp.int32)) % rows
+        return S | {"train": jax.tree.map(lambda a: a[index], S["train"])}
+
+    return sample
 
 
 @functools.cache
@@ -135,7 +149,7 @@ def _heavy_ball(T: int) -> Problem:
         return {"w": w, "v": w, "count": jnp.zeros((), jnp.int32), "key": jax.random.key(0)}
 
     def step(s, lam, S, t):
-        noise = 0.1 * jax.random.normal(jax.random.fold_in(s["key"], t), (3,))
+        noise = 0.1 * jax.random.uniform(jax.random.fold_in(s["key"], t), (3,))
         v = 0.5 * s["v"] - 0.3 * (s["w"] - lam["c"] * (1 + noise) + lam["d"] * s["w"] ** 3)
         return s | {"w": s["w"] + v, "v": v, "count": s["count"] + 1}
 

@@ -168,27 +168,27 @@ def _attempt(
         j = pieces - 1 - i  # the last piece first
         first, node, last, R = cut(table[level, j], path.head)
         build = lambda space, product: _grow(product, space, sums.h, first, R, T, tol, most)
-        new = cross(frozen, node, R, last - node, sums.alpha, build, keep=True)
+        new = cross(frozen, node, R, last - node, sums.alpha, sums.doubt, build, keep=True)
         side = side_weights(path.length, path.drawn, first, node, last)
         C = new.powers.each
         row = gather(new.space, C, R, side, path.product(first), path.product(last))
         evidence = jax.tree.map(lambda a, b: a.at[j].set(b), sums.evidence, row)
-        held = sums.held + jnp.where(new.powers.held > 0, new.lost, 0.0)
+        held = sums.held + jnp.where(new.doubt > 0, new.lost, 0.0)
         products = sums.products + jnp.where(R > 0, new.products + 2, 0)
         h, clipped = optax.tree.add(sums.h, new.dh), sums.clipped | new.clipped
-        return _Sums(new.alpha, h, products, clipped, held, evidence)
+        return _Sums(new.alpha, h, products, clipped, held, new.doubt, evidence)
 
     evidence = no_evidence(table.shape[1], T, dtype)
     zero, no = jnp.zeros((), dtype), jnp.asarray(False)
-    sums = _Sums(alpha, optax.tree.zeros_like(lam), path.head, no, zero, evidence)
+    sums = _Sums(alpha, optax.tree.zeros_like(lam), path.head, no, zero, zero, evidence)
     sums = lax.fori_loop(0, pieces, piece, sums)
     h, below = _exact_start(path, lam, sums.alpha, sums.h)
     size = tree.positive(tree.norm(h)).astype(dtype)
     subspace, freezing = estimate_error(sums.evidence, below.astype(dtype))
     subspace, freezing = (subspace + sums.held) / size, freezing / size
-    # nothing has converged to zero while the cotangent is not
-    blank = (tree.norm(h) == 0) & (tree.norm(alpha) > 0)
-    error = jnp.where(sums.clipped | blank, jnp.inf, widen(subspace + freezing))
+    blank = (tree.norm(h) == 0) & (tree.norm(alpha) > 0)  # nothing has converged to zero
+    blind = sums.clipped | blank | path.jumps
+    error = jnp.where(blind, jnp.inf, widen(subspace + freezing))
     return _Outcome(h, error, subspace, freezing, sums.products, pieces)
 
 
@@ -200,6 +200,7 @@ class _Sums(NamedTuple):
     products: Int[Array, ""]
     clipped: Array
     held: Float[Array, ""]
+    doubt: Float[Array, ""]
     evidence: PyTree
 
 

@@ -14,7 +14,7 @@ R <= m, where the plain scheme is exact for R < m only.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -121,11 +121,13 @@ class Powers(NamedTuple):
     end: Float[Array, " m+1"]
     """C_R."""
     held: Float[Array, ""]
-    """How much of the total was taken away by holding back modes that grow."""
+    """How much of the total was taken away by holding back modes that grow,"""
+    doubt: Float[Array, ""]
+    """and how much of C_R, relative to it."""
     clipped: Bool[Array, ""]
     """Whether the cotangent as a whole had to be held back."""
-    each: Float[Array, "longest+1 m+1"] | None
-    """C_0, ..., C_R, and C_R after that; None where they are not wanted."""
+    each: Any
+    """C_0, ..., C_R, and C_R after that, [longest + 1, m + 1]; None where they are not wanted."""
 
 
 def powers(space: Space, R: Int[Array, ""], longest: int, swing: Swing, keep: bool) -> Powers:
@@ -138,21 +140,21 @@ def powers(space: Space, R: Int[Array, ""], longest: int, swing: Swing, keep: bo
     edge = jnp.zeros_like(space.H[:, :1])
     raw = jnp.concatenate([space.H, edge], axis=1)
     tamed = jnp.where((space.rank < R) & ~space.closed, _tame(space), space.H)
-    step = jax.vmap(lambda G, walk: _step(space, swing.D, G, walk), (0, 0))
+    most = jnp.asarray([GROWTH, jnp.inf], space.H.dtype)
+    step = jax.vmap(lambda G, most, walk: _step(space, swing.D, G, most, walk))
     both = jnp.stack([jnp.concatenate([tamed, edge], axis=1), raw])
 
-    def body(walk: _Walk, i):
-        after = tree.select(i < R, step(both, walk), walk)
+    def body(walk: _Walk, _):
+        after = tree.select(walk.i[0] < R, step(both, most, walk), walk)
         return after, walk.c[0] if keep else None
 
-    first = _Walk.first(space, swing.sign)
-    index = jnp.arange(longest, dtype=jnp.int32)
-    last, each = lax.scan(body, first, index)
+    last, each = lax.scan(body, _Walk.first(space, swing.sign), None, length=longest)
     (total, swung), end = space.length * last.sums[0], space.length * last.c[0]
     if each is not None:
         each = space.length * jnp.concatenate([each, last.c[:1]])
     held = space.length * tree.norm(last.sums[0, 0] - last.sums[1, 0])
-    return Powers(total, swung, end, held, last.clipped[0], each)
+    doubt = tree.norm(last.c[0] - last.c[1]) / tree.positive(tree.norm(last.c[0]))
+    return Powers(total, swung, end, held, doubt, last.clipped[0], each)
 
 
 class _Walk(NamedTuple):
@@ -180,12 +182,12 @@ class _Walk(NamedTuple):
         return jax.tree.map(lambda a: jnp.stack([a, a]), one)
 
 
-def _step(space: Space, D: Array, G: Array, walk: _Walk) -> _Walk:
+def _step(space: Space, D: Array, G: Array, most: Array, walk: _Walk) -> _Walk:
     sums = walk.sums + jnp.stack([walk.c, walk.sign * walk.c])
     c, i = G @ walk.c + walk.sign * (D @ walk.c), walk.i + 1
     size = tree.norm(c)
     exact = (i <= space.rank) | space.closed
-    limit = jnp.where(exact, jnp.inf, GROWTH * walk.known)
+    limit = lax.stop_gradient(jnp.where(exact, jnp.inf, most * walk.known))
     over = size > limit
     c = jnp.where(over, c * (jnp.where(over, limit, 1.0) / tree.positive(size)), c)
     known = jnp.where(exact, jnp.maximum(walk.known, size), walk.known)

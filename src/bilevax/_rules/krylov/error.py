@@ -60,7 +60,7 @@ def gather(
     T = C.shape[0] - 1
     inside = jnp.arange(T, dtype=jnp.int32) < R
     sizes = jnp.linalg.norm(C, axis=1)
-    gram = jax.vmap(tree.coordinates, (None, 0))(space.BQ, space.BQ)
+    gram = jax.vmap(tree.coordinates, (None, 0))(space.BQ, space.BQ).astype(C.dtype)
     parts = jnp.einsum("ri,ij,rj->r", C[:T, :-1], gram, C[:T, :-1])
 
     def drift(product, i):
@@ -83,7 +83,7 @@ def gather(
         drift_A=table(0),
         drift_B=table(1),
     )
-    return optax.tree.cast(evidence, C.dtype)
+    return jax.tree.map(lambda a: a.astype(C.dtype), evidence)
 
 
 def no_evidence(pieces: int, T: int, dtype: Any) -> Evidence:

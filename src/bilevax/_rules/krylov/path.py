@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
@@ -17,6 +17,9 @@ from .rule import layout
 
 HEAD = 8
 """The most first steps that are taken exactly."""
+
+JUMP = 5.0
+"""Steps of a loop that drifts are nearly as long as their neighbours."""
 
 SHARE = 1 / 12
 """A first step is violent if it makes this much of the path that is left. A piece takes about a
@@ -40,6 +43,8 @@ class Path(NamedTuple):
     """How many first steps are to be exact."""
     drawn: Float[Array, ""]
     """How much of a step depends on its number alone: about 1 with minibatches, 0 without."""
+    jumps: Bool[Array, ""]
+    """Whether steps differ so much from their neighbours that no few of them stand for all."""
 
 
 def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, table: np.ndarray) -> Path:
@@ -60,7 +65,8 @@ def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, table: np.ndarray
     length = jnp.cumsum(jnp.concatenate([jnp.zeros_like(moves[:1]), moves]))
     drawn = jnp.minimum(_redraw(xi, lam, S, T, at) / tree.positive(moves[-1]), 1.0)
     start = lambda a: start_vjp(xi, lam, S, a)
-    return Path(s, at, product, start, length, _violent_steps(moves, begun), drawn)
+    head = _violent_steps(moves, begun)
+    return Path(s, at, product, start, length, head, drawn, _jumps(moves, head))
 
 
 def _redraw(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, at: Callable) -> Array:
@@ -97,6 +103,13 @@ def cut(
     first = jnp.maximum(piece[0], head)
     last = jnp.maximum(piece[2], first)
     return first, jnp.clip(piece[1], first, last), last, jnp.maximum(piece[2] + 1 - first, 0)
+
+
+def _jumps(moves: Float[Array, " T"], head: Int[Array, ""]) -> Bool[Array, ""]:
+    """A step after the exact ones that is JUMP times as long as one next to it, and not tiny."""
+    long, short = jnp.maximum(moves[1:], moves[:-1]), jnp.minimum(moves[1:], moves[:-1])
+    counts = jnp.arange(long.size, dtype=jnp.int32) >= head
+    return jnp.any(counts & (long > JUMP * short) & (long > 1e-3 * jnp.max(moves, initial=0.0)))
 
 
 def _differences(states: State, end: State) -> PyTree:

@@ -44,6 +44,7 @@ class Crossing(NamedTuple):
     dh: Hyper
     lost: Float[Array, ""]
     """How much of dh the last vector of the space, and modes that were held back, may change."""
+    doubt: Float[Array, ""]
     clipped: Bool[Array, ""]
     products: Int[Array, ""]
     space: Space
@@ -56,10 +57,14 @@ def cross(
     R: Int[Array, ""],
     later: Int[Array, ""],
     alpha: PyTree,
+    doubt: Float[Array, ""],
     build: Callable[[Space, Product], Space],
     keep: bool = False,
 ) -> Crossing:
-    """Back over a piece of R steps whose node lies `later` steps before its end."""
+    """Back over a piece of R steps whose node lies `later` steps before its end.
+
+    `doubt` is the part of alpha that holding back in later pieces may have changed.
+    """
     space = begin(alpha, frozen.lam, frozen.rank, frozen.keep_B)
     space, swing, at_node, extra = _explore(frozen, space, node, R, later, build)
     walked = powers(space, R, frozen.longest, swing, keep)
@@ -68,10 +73,12 @@ def cross(
         dh = optax.tree.add(dh, tree.scale(walked.swung @ swing.y, swing.Ey))
     else:  # rank cotangents of lam would outweigh the states
         dh = at_node(tree.combine(walked.total, space.Q))[1]
-    size = tree.norm(dh).astype(space.H.dtype) / tree.positive(tree.norm(walked.total))
-    lost = size * (jnp.abs(walked.total[space.rank]) + walked.held)
+    size = tree.norm(dh).astype(space.H.dtype)
+    missing = (jnp.abs(walked.total[space.rank]) + walked.held) / tree.norm(walked.total)
+    lost = size * jnp.where(space.length > 0, missing + doubt, 0.0)
     end = tree.combine(walked.end, space.Q)
-    return Crossing(end, dh, lost, walked.clipped, space.rank + extra, space, walked)
+    doubt = doubt + walked.doubt
+    return Crossing(end, dh, lost, doubt, walked.clipped, space.rank + extra, space, walked)
 
 
 def _explore(

@@ -95,7 +95,7 @@ class Krylov(AbstractRule):
         def pull(alpha: Params):
             alpha = pull_read(alpha)
             end = exactly(K, Back(alpha, optax.tree.zeros_like(lam), jnp.asarray(T, jnp.int32)))
-            alpha, h, lost, clipped, products = _compress(frozen, cuts, nodes, end)
+            alpha, h, lost, _, clipped, products = _compress(frozen, cuts, nodes, end)
             first = exactly(head, Back(alpha, h, jnp.asarray(head, jnp.int32)))
             h = optax.tree.add(first.h, start_vjp(xi, lam, S, first.alpha))  # h_{-1}
             size = tree.norm(h).astype(lost.dtype)
@@ -115,6 +115,7 @@ class _Sums(NamedTuple):
     alpha: PyTree
     h: Hyper
     lost: Float[Array, ""]
+    doubt: Float[Array, ""]
     clipped: Bool[Array, ""]
     products: Int[Array, ""]
 
@@ -122,18 +123,18 @@ class _Sums(NamedTuple):
 def _compress(frozen: Frozen, cuts: np.ndarray, nodes: list[int], end: Back) -> _Sums:
     """The pieces, the last first."""
     dtype = tree.widest(end.alpha, jnp.float32)
-    none = jnp.zeros((), jnp.int32)
-    sums = _Sums(end.alpha, end.h, jnp.zeros((), dtype), jnp.asarray(False), none)
+    zero, none = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
+    sums = _Sums(end.alpha, end.h, zero, zero, jnp.asarray(False), none)
     if not nodes:
         return sums
     build = lambda space, product: grow(space, product, frozen.rank)
 
     def piece(sums: _Sums, when):
         node, first, end = when
-        new = cross(frozen, node, end - first, end - 1 - node, sums.alpha, build)
+        new = cross(frozen, node, end - first, end - 1 - node, sums.alpha, sums.doubt, build)
         h, lost = optax.tree.add(sums.h, new.dh), sums.lost + new.lost
         clipped, products = sums.clipped | new.clipped, sums.products + new.products
-        return _Sums(new.alpha, h, lost, clipped, products), None
+        return _Sums(new.alpha, h, lost, new.doubt, clipped, products), None
 
     newest_first = lambda x: jnp.asarray(x[::-1], jnp.int32)
     return lax.scan(piece, sums, tuple(map(newest_first, (nodes, cuts[:-1], cuts[1:]))))[0]

@@ -105,7 +105,7 @@ def _keep(kept: Path, glyphs: Omniglot) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True)
     names = {"alphabets": np.array(glyphs.alphabets), "characters": np.array(glyphs.characters)}
     with atomic_write(kept) as file:
-        np.savez_compressed(file, images=glyphs.images, **names)
+        np.savez_compressed(file, images=glyphs.images, **names)  # pyright: ignore
 
 
 def _source(size: int) -> str:

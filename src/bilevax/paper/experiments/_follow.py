@@ -1,7 +1,7 @@
 """Records of an outer loop, written while it runs and complete however often it was killed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +18,27 @@ class EvaluationLog:
     """Evaluations of one rule and seed, on their way to the records."""
 
     def __init__(self, records: Records, label: dict[str, Any], checkpoints: Path):
-        self._records, self._label, self._pending = records, label, None
-        self.checkpoints = checkpoints
+        self._records, self._label, self.checkpoints = records, label, checkpoints
 
     def first(self, numbers: Numbers) -> None:
         self._add(0, numbers)
 
-    def keep(self, evaluate: Callable[[Any], Numbers]) -> Callable[[Any], Numbers]:
-        """`evaluate` knows no hyper-iteration: its numbers wait for `write`, which does."""
-
-        def kept(lam: Any) -> Numbers:
-            self._pending = evaluate(lam)
-            return self._pending
-
-        return kept
-
-    def write(self, progress: Progress) -> None:
-        if self._pending is not None:
-            self._add(progress.step, self._pending)
-            self._pending = None
-
-    def complete(self, result: Result) -> None:
-        """What a kill between checkpoint and record may have left out."""
-        evaluations = {name: values.tolist() for name, values in result.evaluations.items()}
-        steps = evaluations.pop("step")
-        for i, step in enumerate(steps):
-            self._add(int(step), {name: values[i] for name, values in evaluations.items()})
+    def write(self, now: Progress | Result) -> None:
+        """Add evaluations; those of the result too, since a run may be killed after it saved an
+        evaluation and before this was called.
+        """
+        for step, numbers in evaluations(now):
+            self._add(step, numbers)
 
     def _add(self, step: int, numbers: Numbers) -> None:
         self._records.add(kind="evaluation", **self._label, step=step, **numbers)
+
+
+def evaluations(now: Progress | Result) -> Iterator[tuple[int, Numbers]]:
+    """Hyper-iteration and numbers of each evaluation."""
+    columns = {name: values.tolist() for name, values in now.evaluations.items()}
+    for i, step in enumerate(columns.pop("step")):
+        yield int(step), {name: values[i] for name, values in columns.items()}
 
 
 def follow(records: Records, out: Path, rule: str, seed: int, steps: int) -> EvaluationLog:

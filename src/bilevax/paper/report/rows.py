@@ -5,6 +5,9 @@ from typing import Any
 
 from ..records import Row, RunError
 
+LARGEST = 1e300
+"""So that sums and differences are numbers too."""
+
 
 def number(row: Row, key: str) -> float:
     """A number; nan if it is not there."""
@@ -13,10 +16,9 @@ def number(row: Row, key: str) -> float:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(row, key, "a number")
-    try:
-        return float(value)
-    except OverflowError:
-        raise _wrong(row, key, "less than 1e308") from None
+    if LARGEST < abs(value) < math.inf:
+        raise _wrong(row, key, f"at most {LARGEST:g} in size, or inf")
+    return float(value)
 
 
 def integer(row: Row, key: str) -> int:

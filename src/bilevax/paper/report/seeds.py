@@ -7,9 +7,13 @@ from typing import Any
 
 from ..._pages.chart import Series
 from ..._pages.palette import Colour
+from ..._pages.table import Column, Table, spread
 from ..records import Row, Run, RunError
 from .groups import colours, depth
 from .rows import integer, number, word
+
+Metric = tuple[str, str, float, int]
+"""Heading, column of the records, factor, digits."""
 
 
 class Seeds:
@@ -79,6 +83,35 @@ class Seeds:
     def values(self, rows: Sequence[Row], key: str, scale: float) -> list[float]:
         return [scale * number(row, key) for row in rows]
 
+    def differences(self, name: str, title: str, metrics: Sequence[Metric]) -> list[Table]:
+        """Rules against the deepest K, seed by seed: what the seeds do to both drops out.
+
+        No table, if there are not two seeds of anything to compare.
+        """
+        many = [rule for rule in self.rules if len(self._rows[rule]) > 1]
+        deep = [rule for rule in many if self.depth(rule) is not None][-1:]
+        pairs = {rule: self._pairs(rule, deep[0]) for rule in many if deep and rule != deep[0]}
+        rows = [
+            (self.name(rule), *(_difference(there, metric) for metric in metrics), str(len(there)))
+            for rule, there in pairs.items()
+            if len(there) > 1
+        ]
+        if not rows:
+            return []
+        columns = (Column("K", words=True), *(Column(m[0]) for m in metrics), Column("seeds"))
+        note = (
+            f"A rule's value minus that of K = {self.name(deep[0])} with the same seed, at the "
+            "last hyper-iteration that both have: mean ± standard deviation over seeds."
+        )
+        return [Table(name, title, columns, tuple(rows), (note,))]
+
+    def _pairs(self, rule: str, other: str) -> list[tuple[Row, Row]]:
+        """Of each seed, where both were evaluated last."""
+        ours, theirs = self._rows[rule], self._rows[other]
+        both = {seed: ours[seed].keys() & theirs[seed].keys() for seed in ours if seed in theirs}
+        last = max((step for steps in both.values() for step in steps), default=None)
+        return [(ours[s][last], theirs[s][last]) for s, steps in both.items() if last in steps]
+
     def line(self, rule: str, key: str) -> Series:
         """A curve among those of other rules, by name and colour; dashed, if it has no K."""
         dashed = self.depth(rule) is None
@@ -90,13 +123,30 @@ class Seeds:
         """Mean over seeds against hyper-iteration; where there are several, what they span."""
         steps = sorted({step for rows in self._rows[rule].values() for step in rows})
         groups = [self.values(self.of(rule, step), key, 1) for step in steps]
-        means = [fmean(values) for values in groups]
-        if len(self._rows[rule]) == 1:
-            return Series(steps, means, label, colour, dashed)
-        widths = [_width(values) for values in groups]
-        low = [m - w if w < m else m for m, w in zip(means, widths, strict=True)]
-        high = [m + w for m, w in zip(means, widths, strict=True)]
-        return Series(steps, means, label, colour, dashed, low=low, high=high)
+        return mean_curve(steps, groups, label, colour, dashed)
+
+
+def mean_curve(
+    x: Sequence[float],
+    groups: Sequence[Sequence[float]],
+    label: str,
+    colour: Colour,
+    dashed: bool = False,
+) -> Series:
+    """The mean of each group of values; where a group has several, one standard deviation."""
+    means = [fmean(values) for values in groups]
+    if max(map(len, groups), default=1) == 1:
+        return Series(x, means, label, colour, dashed)
+    widths = [_width(values) for values in groups]
+    low = [m - w if w < m else m for m, w in zip(means, widths, strict=True)]
+    high = [m + w for m, w in zip(means, widths, strict=True)]
+    return Series(x, means, label, colour, dashed, low=low, high=high)
+
+
+def _difference(pairs: Sequence[tuple[Row, Row]], metric: Metric) -> str:
+    _, key, scale, digits = metric
+    values = [scale * (number(a, key) - number(b, key)) for a, b in pairs]
+    return spread(values, digits, sign="+")
 
 
 def _width(values: Sequence[float]) -> float:

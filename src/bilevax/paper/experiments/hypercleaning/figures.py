@@ -84,7 +84,9 @@ class _Cleaning:
             + "".join(self._beside(GREY))
             + self._ours(),
         )
-        return Section(f"Table 2. What is learned{self.where}", text, (table,))
+        name, title = f"hypercleaning-differences{self.end}", "Differences, seed by seed"
+        items = (table, *self.seeds.differences(name, title, QUALITY))
+        return Section(f"Table 2. What is learned{self.where}", text, items)
 
     def _ours(self) -> str:
         known = [f"{k} = {self.config[k]}" for k in _SHOWN if k in self.config]

@@ -151,8 +151,8 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
             log.first(evaluate(lam))
             result = minimize(
                 f, xi, rule, lam, T=config.T, steps=config.steps, optimizer=adam, S=S,
-                evaluate=log.keep(evaluate), evaluate_every=config.every,
+                evaluate=evaluate, evaluate_every=config.every,
                 callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
-            log.complete(result)
+            log.write(result)
         costs(records, f, xi, rules, lam, S, config.T, {"seed": config.seed})

@@ -4,16 +4,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
-from statistics import fmean
 
-from ...._pages.chart import Axis, Chart, Series
+from ...._pages.chart import Axis, Chart
 from ...._pages.palette import BLUE, ORANGE, TEAL
 from ...._pages.section import Section
 from ...._pages.table import Column, Table, spread
-from ...records import Row, Run
+from ...records import Run
 from ...report.groups import VARIED, group, suffix
 from ...report.rows import integer, number, word
-from ...report.seeds import Seeds
+from ...report.seeds import Seeds, mean_curve
 
 PAPER = {
     "1": ("95.6", "97.7", "0.4"),
@@ -25,6 +24,7 @@ PAPER = {
 """Table 4: accuracy after 5000 and 15,000 hyper-iterations, seconds in one."""
 
 STEP = Axis("hyper-iteration")
+ACCURACY = [("accuracy %", "test_accuracy", 100, 2), ("val. loss", "validation_loss", 1, 4)]
 OBJECTIVES = {"regularised": BLUE, "rho = 0": ORANGE}
 """The others, at another rho, are dashed."""
 SHOWN = ("data", "filters", "ways", "shots", "queries", "T", "batch", "rate", "preset")
@@ -66,15 +66,19 @@ def _table(lengths: "list[_Length]", end: str, where: str) -> Section:
     config = lengths[0].config
     beside = config.get("data", "omniglot") == "omniglot"
     theirs = [Column(f"paper, {what}", paper=True) for what in ("5K", "15K", "s/iter.")]
-    ours = ("accuracy %", "iter.", "s/iter.", "MB", "seeds")
+    tasks = max((number(row, "tasks") for length in lengths for row in length.finals), default=0)
+    more = [f"on {tasks:,.0f} tasks"] if tasks else []
+    ours = ("accuracy %", *more, "iter.", "s/iter.", "MB", "seeds")
     columns = (Column("K", words=True), *map(Column, ours), *(theirs if beside else ()))
+    paper = lambda name: PAPER.get(name, ("", "", "")) if beside else ()
     rows = [
-        (*length.row(rule), *(PAPER.get(length.seeds.name(rule), ("", "", "")) if beside else ()))
+        (*length.row(rule, bool(more)), *paper(length.seeds.name(rule)))
         for length in lengths
         for rule in length.seeds.rules
     ]
     notes = tuple(note for length in lengths for note in length.notes())
     table = Table(f"one-shot-table4{end}", "Table 4", columns, tuple(rows), notes)
+    differences = [table for length in lengths for table in length.differences(end)]
     known = [f"{k} = {config[k]}" for k in SHOWN if k in config]
     text = (
         "A network learns a new set of characters from one drawing of each; what it learns from, "
@@ -87,7 +91,7 @@ def _table(lengths: "list[_Length]", end: str, where: str) -> Section:
         + ("Grey: the paper's values, on its machine. " if beside else "")
         + (f"These runs: {', '.join(known)}." if known else ""),
     )
-    return Section(f"Table 4. One-shot classification{where}", text, (table,))
+    return Section(f"Table 4. One-shot classification{where}", text, (table, *differences))
 
 
 class _Length:
@@ -99,14 +103,18 @@ class _Length:
         self.steps = steps if isinstance(steps, int) else None
         self.seeds = Seeds(runs, self.config.get("T"))
         self._depths = [row for run in runs for row in run.of("depth")]
+        self.finals = [row for run in runs for row in run.of("final")]
 
-    def row(self, rule: str) -> tuple[str, ...]:
+    def row(self, rule: str, final: bool) -> tuple[str, ...]:
         step, there = self.seeds.last(rule)
-        batch = self.config.get("batch", 1)
+        batch = number({"batch": 1} | self.config, "batch")
         cost = self.seeds.costs.get(rule, [])
+        finals = [row for row in self.finals if word(row, "rule") == rule]
+        more = [spread(self.seeds.values(finals, "test_accuracy", 100), 2)] if final else []
         return (
             self.seeds.name(rule),
             spread(self.seeds.values(there, "test_accuracy", 100), 1),
+            *more,
             str(step),
             spread(self.seeds.values(cost, "seconds", batch), 2),
             spread(self.seeds.values(cost, "bytes", 1e-6), 1),
@@ -115,7 +123,22 @@ class _Length:
 
     def notes(self) -> tuple[str, ...]:
         several = ("Mean ± standard deviation over seeds.",) if self.seeds.several else ()
-        return (*several, *self.seeds.unfinished(self.steps))
+        return (*several, *self._error(), *self.seeds.unfinished(self.steps))
+
+    def _error(self) -> tuple[str, ...]:
+        """How far the tasks that were drawn may lead astray."""
+        if not self.finals:
+            return ()
+        tasks = max(number(row, "tasks") for row in self.finals)
+        error = max(100 * number(row, "standard_error") for row in self.finals)
+        return (
+            f"The last λ is also judged on {tasks:,.0f} test tasks, with a standard error of at "
+            f"most {error:.2f} points.",
+        )
+
+    def differences(self, end: str) -> list[Table]:
+        title = f"Differences after {self.steps} hyper-iterations, seed by seed"
+        return self.seeds.differences(f"one-shot-differences{end}-{self.steps}", title, ACCURACY)
 
     def figure(self, end: str, where: str) -> Section:
         rules = self.seeds.rules
@@ -155,9 +178,8 @@ class _Length:
 
     def _depth(self, end: str) -> Chart:
         """At the λ of the deepest rule that has it."""
-        rules = [
-            rule for rule in self.seeds.colours if any(r["rule"] == rule for r in self._depths)
-        ]
+        there = {word(row, "rule") for row in self._depths}
+        rules = [rule for rule in self.seeds.colours if rule in there]
         known = [rule for rule in rules if self.seeds.depth(rule) is not None] or rules
         rows = [row for row in self._depths if word(row, "rule") == known[-1]]
         curves = []
@@ -166,7 +188,8 @@ class _Length:
             x = sorted({integer(row, "K") for row in there})
             label = "ρ as learned" if objective == "regularised" else objective.replace("rho", "ρ")
             colour, dashed = OBJECTIVES.get(objective, TEAL), objective not in OBJECTIVES
-            curves.append(Series(x, [_mean(there, K) for K in x], label, colour, dashed))
+            values = [[number(row, "error") for row in there if row.get("K") == K] for K in x]
+            curves.append(mean_curve(x, values, label, colour, dashed))
         caption = (
             "|h − df/dλ| / |df/dλ|, mean over tasks, at the λ learned with K = "
             f"{self.seeds.name(known[-1])}; with another ρ: at the same λ but for ρ."
@@ -187,7 +210,3 @@ def _trained(chart: Chart) -> Chart:
     axis = replace(chart.y, limits=(min(y) - edge, max(y) + edge))
     caption = f"{chart.caption} What is seen begins with the first evaluation after the start."
     return replace(chart, y=axis, caption=caption)
-
-
-def _mean(rows: Sequence[Row], K: int) -> float:
-    return fmean(number(row, "error") for row in rows if row.get("K") == K)

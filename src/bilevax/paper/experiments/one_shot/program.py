@@ -49,10 +49,11 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
             result = minimize(
                 f, XI, rule, study.lam, T=T, steps=config.steps, optimizer=adam,
                 contexts=study.samplers.train, key=study.key, batch=config.batch,
-                at_once=config.at_once, evaluate=log.keep(evaluate), evaluate_every=config.every,
+                at_once=config.at_once, evaluate=evaluate, evaluate_every=config.every,
                 callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
-            log.complete(result)
+            log.write(result)
+            study.final(records, text, T, result.lam)
             if horizon is None:  # a shorter horizon is there to be cheap, not to be cut
                 study.depths(records, text, T, result.lam)
         study.costs(records, plans)

@@ -33,6 +33,10 @@ NOTHING = -80.0
 """A logarithm of rho for which rho is 0 to every digit."""
 
 
+FINAL = 1000
+"""Test tasks by which the last lam is judged; fewer, where evaluations have few."""
+
+
 class Plan(NamedTuple):
     """How one row of Table 4 is differentiated, and through how many steps."""
 
@@ -91,6 +95,7 @@ class Study:
         self.key = keys[1]
         draw = lambda sampler, key, n: jax.vmap(sampler)(jax.random.split(key, n))
         test = draw(self.samplers.test, keys[2], config.episodes)
+        self._final_key = jax.random.fold_in(keys[2], 1)
         validation = draw(self.samplers.validation, keys[3], max(config.episodes // 3, 1))
         self.judged = jax.tree.map(lambda *both: jnp.concatenate(both), test, validation)
         self.tasks = jax.vmap(self.samplers.train)(jax.random.split(keys[4], config.batch))
@@ -111,6 +116,19 @@ class Study:
         if rule == Reverse():
             return 1.0
         return cosine(*(mean_h(lam, self.tasks, r, T) for r in (rule, Reverse())))
+
+    def final(self, records: Records, text: str, T: int, lam: Hyper) -> None:
+        """The accuracy of the last lam on other and more test tasks than an evaluation has."""
+        label = {"kind": "final", "rule": text, "seed": self.config.seed, "step": self.config.steps}
+        if records.has(**label):
+            return
+        tasks, at_once = min(FINAL, 10 * self.config.episodes), len(self.judged.y)
+        draw = lambda key: jax.vmap(self.samplers.test)(jax.random.split(key, at_once))
+        keys = jax.random.split(self._final_key, math.ceil(tasks / at_once))
+        parts = [judge(lam, draw(key), T, self.config.at_once)[0] for key in keys]
+        accuracy = np.concatenate(parts)[:tasks]
+        error = accuracy.std(ddof=1) / tasks**0.5
+        records.add(**label, tasks=tasks, test_accuracy=accuracy.mean(), standard_error=error)
 
     def depths(self, records: Records, text: str, T: int, lam: Hyper) -> None:
         """|h_{T-K} - h| / |h| for every K, mean over tasks: with rho as it was learned, and

@@ -1,6 +1,6 @@
 """What is measured of each trial while task interaction is learned."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import equinox as eqx
@@ -15,6 +15,7 @@ from ...._outer.minimize import Result
 from ...._outer.progress import Progress
 from ...._types import Hyper
 from ...records import Records, Row
+from .._follow import evaluations
 from .best import Stall
 from .sample import Sample
 
@@ -46,7 +47,9 @@ class TrialLog:
 
     def __init__(self, records: Records, label: Row, measure: Callable, criterion: str):
         self._records, self._label, self._criterion = records, label, criterion
-        self._measure, self._pending = measure, None
+        self._measure = measure
+        self._lams: list[Hyper] = []
+        """Those that were evaluated since the last call of `callback`."""
 
     def begin(self, file: Path, lam: Hyper, patience: int) -> Stall:
         numbers = self.numbers(lam)
@@ -59,24 +62,28 @@ class TrialLog:
 
     def evaluate(self, lam: Hyper) -> dict[str, float]:
         """One number for each trial, as `minimize` keeps them."""
-        self._pending = self.numbers(lam)
-        flat = {f"{k} {i}": v for k, values in self._pending.items() for i, v in enumerate(values)}
-        return {"mean": float(np.mean(self._pending["validation_loss"])), **flat}
+        self._lams.append(lam)
+        numbers = self.numbers(lam)
+        flat = {f"{k} {i}": v for k, values in numbers.items() for i, v in enumerate(values)}
+        return {"mean": float(np.mean(numbers["validation_loss"])), **flat}
 
     def callback(self, progress: Progress) -> bool:
-        if self._pending is not None:
-            numbers, self._pending = self._pending, None
-            self._add(progress.step, numbers)
-            self._stall.see(progress.step, numbers[self._criterion], progress.lam)
+        for (step, numbers), lam in zip(self._write(progress), self._lams, strict=True):
+            self._stall.see(step, numbers[self._criterion], lam)
+        self._lams.clear()
         return bool(self._stall.stalled.all())
 
     def complete(self, result: Result) -> None:
         """What a kill between checkpoint and record may have left out."""
-        steps = result.evaluations["step"].astype(int)
-        names = {name.rsplit(" ", 1)[0] for name in result.evaluations if " " in name}
-        for j, step in enumerate(steps):
-            one = lambda k: [v[j] for n, v in result.evaluations.items() if n.startswith(k + " ")]  # noqa: B023
-            self._add(int(step), {k: np.asarray(one(k)) for k in names})
+        list(self._write(result))
+
+    def _write(self, now: Progress | Result) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+        for step, flat in evaluations(now):
+            names = dict.fromkeys(name.rsplit(" ", 1)[0] for name in flat if " " in name)
+            one = lambda k: [v for name, v in flat.items() if name.startswith(k + " ")]  # noqa: B023
+            numbers = {k: np.asarray(one(k)) for k in names}
+            self._add(step, numbers)
+            yield step, numbers
 
     def _add(self, step: int, numbers: dict[str, np.ndarray]) -> None:
         self._records.extend(

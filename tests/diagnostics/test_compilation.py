@@ -1,0 +1,51 @@
+"""What is compiled goes with the functions that it was compiled for; nothing needs compilation."""
+
+import gc
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import bilevax as bx
+
+MAPS = Path("/proc/self/maps")
+CALLS = {
+    "diagnose": lambda f, xi, lam: bx.diagnose(f, xi, lam, T=2, lanczos=1),
+    "forecast": lambda f, xi, lam: bx.forecast(f, xi, lam, T=2, rules=[bx.Reverse(K=1)]),
+    "check_gradient": lambda f, xi, lam: bx.check_gradient(
+        f, xi, bx.Reverse(K=1), lam, T=2, key=jax.random.key(0), directions=1
+    ),
+}
+
+
+def problem():
+    g = lambda w, lam, S: jnp.sum((w - lam) ** 2)
+    xi = bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.1))
+    return lambda w, lam, S: jnp.sum(w**2), xi, jnp.ones(2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MAPS.exists(), reason="Linux counts a process's memory maps")
+@pytest.mark.parametrize("name", CALLS)
+def test_memory_maps_do_not_grow_with_new_functions(name):
+    """A compiled program holds a few dozen maps, of which Linux allows 65530 to a process."""
+    counts = []
+    for _ in range(20):
+        CALLS[name](*problem())
+        gc.collect()
+        counts.append(MAPS.read_bytes().count(b"\n"))
+    assert counts[-1] <= counts[1] + 10, counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_is_said_without_compilation(name):
+    """As with JAX_DISABLE_JIT=1, which people set to look into their g."""
+    args = problem()
+    compiled = CALLS[name](*args)
+    with jax.disable_jit():
+        eager = CALLS[name](*args)
+    said = lambda x: x.agrees if name == "check_gradient" else x.advice
+    assert said(eager) == said(compiled)
