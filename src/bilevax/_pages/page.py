@@ -89,4 +89,4 @@ def _figure(chart: Chart) -> str:
 
 
 def _file(name: str) -> str:
-    return (files(__package__) / name).read_text("utf-8")
+    return (files("bilevax._pages") / name).read_text("utf-8")
