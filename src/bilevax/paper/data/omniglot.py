@@ -103,9 +103,9 @@ def _restore(kept: Path, size: int) -> Omniglot:
 
 def _keep(kept: Path, glyphs: Omniglot) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True)
-    names = {"alphabets": np.array(glyphs.alphabets), "characters": np.array(glyphs.characters)}
+    alphabets, characters = np.array(glyphs.alphabets), np.array(glyphs.characters)
     with atomic_write(kept) as file:
-        np.savez_compressed(file, images=glyphs.images, **names)  # pyright: ignore
+        np.savez_compressed(file, images=glyphs.images, alphabets=alphabets, characters=characters)
 
 
 def _source(size: int) -> str:

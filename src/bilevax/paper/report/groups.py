@@ -38,9 +38,9 @@ def depth(rule: str, T: int | None) -> int | None:
         parsed = parse_rule(rule)
     except ValueError:  # another word of its experiment, such as T=1
         return None
-    if not isinstance(parsed, Reverse) or parsed != Reverse(K=parsed.K):
-        return None
-    return parsed.K or T
+    if isinstance(parsed, Reverse) and parsed == Reverse(K=parsed.K):
+        return parsed.K or T
+    return None
 
 
 def colours(rules: Sequence[str], T: int | None) -> dict[str, Colour]:
