@@ -1,21 +1,16 @@
 """From tables to numbers. Every column is a number, a date or one of a few words, or is refused."""
 
-import re
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 
 from ..._files import DataError
+from .cells import LIKE_NUMBER, READERS, NotSo, is_number, read
 from .table_file import ADDED, TableFile
 
 MOST = 50
 """Different words that a column may have."""
-EMPTY = {"", "na", "n/a", "nan", "null", "none"}
-"""Cells of a column of numbers that hold none, in lower case."""
-LIKE_NUMBER = re.compile(r"\s*[+-]?[\d.,'/: ]*\d\s*%?\s*")
-"""What somebody may have meant as a number or a date."""
 FILL: dict[str, Callable] = {"mean": np.nanmean, "median": np.nanmedian}
 
 
@@ -136,10 +131,10 @@ def _column(train: TableFile, trusted: TableFile, name: str, missing: str | None
         x = np.concatenate([np.asarray(v, float) for v in values])
         return _numbers(x, "number", at, missing)
     words = [str(value) for part in values for value in _plain(part)]
-    for how, read in READERS.items():
+    for how, reader in READERS.items():
         try:
-            return _numbers(_read(words, read), how, at, missing)
-        except _NotSo:
+            return _numbers(read(words, reader), how, at, missing)
+        except NotSo:
             continue
     return _one_hot(words, name, at)
 
@@ -164,74 +159,21 @@ def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> Colu
 
 def _one_hot(words: list[str], name: str, at: Callable) -> Column:
     values = sorted(set(words))
-    like = sum(word.lower() in EMPTY or bool(LIKE_NUMBER.fullmatch(word)) for word in words)
+    like = sum(is_number(word) or bool(LIKE_NUMBER.fullmatch(word.strip())) for word in words)
     if like >= 0.9 * len(words):
-        i = next(i for i, word in enumerate(words) if not _is_number(word))
+        i = next(i for i, word in enumerate(words) if not is_number(word))
         raise DataError(
             f"{at(i)}, holds {_short(words[i])} among numbers or dates; write numbers as 1234.5 "
             f"and dates as 2024-12-31, or pass --ignore {name}."
         )
     if len(values) > MOST:
-        i = next(i for i, word in enumerate(words) if not _is_number(word))
+        i = next(i for i, word in enumerate(words) if not is_number(word))
         raise DataError(
             f"{at(i)}, holds text ({_short(words[i])}) and the column {len(values)} different "
             f"values, too many to encode; pass --ignore {name}."
         )
     x = (np.asarray(words)[:, None] == np.asarray(values)).astype(float)
     return Column(x, f"one of {len(values)} words", False)
-
-
-class _NotSo(Exception):
-    """A column is not of this kind."""
-
-
-def _read(words: list[str], read: Callable[[list[str]], list[float]]) -> np.ndarray:
-    stripped = [word.strip() for word in words]
-    full = [i for i, word in enumerate(stripped) if word.lower() not in EMPTY]
-    out = np.full(len(words), np.nan)
-    try:
-        out[full] = read([stripped[i] for i in full])
-    except ValueError:
-        raise _NotSo from None
-    return out
-
-
-def _plain_numbers(words: list[str]) -> list[float]:
-    return [_number(word) for word in words]
-
-
-def _number(word: str) -> float:
-    return float(word.replace("_", "x"))  # 1_000 is text, though not to Python
-
-
-def _is_number(word: str) -> bool:
-    try:
-        return word.strip().lower() in EMPTY or _number(word) is not None
-    except ValueError:
-        return False
-
-
-def _decimal_commas(words: list[str]) -> list[float]:
-    """1,5; but 1,234 may be a number of thousands."""
-    if any("." in word for word in words):
-        raise ValueError
-    out = [_number(word.replace(",", ".")) for word in words]
-    if all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", word) for word in words if "," in word):
-        raise ValueError
-    return out
-
-
-def _days(words: list[str]) -> list[float]:
-    """ISO dates and times, as days since 1970."""
-    times = [datetime.fromisoformat(word) for word in words]
-    return [(t if t.tzinfo else t.replace(tzinfo=UTC)).timestamp() / 86400 for t in times]
-
-
-READERS = {
-    "number": _plain_numbers,
-    "number with a decimal comma": _decimal_commas,
-    "date, in days": _days,
-}
 
 
 def _all_of(refused: dict[str, DataError]) -> DataError:
