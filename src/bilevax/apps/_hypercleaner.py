@@ -1,6 +1,5 @@
 """`HyperCleaner`: a classifier for data whose labels are partly wrong."""
 
-import warnings
 from typing import Any, Self
 
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import check
-from .._errors.outcome import InvisibleLeafWarning
 from .._hypergradient import solve
 from .._models.cleaning import Cleaning, Contexts, belief, cleaning
 from .._models.optimizer import adam
@@ -165,24 +163,21 @@ class HyperCleaner(AbstractClassifier):
             self.diagnosis_ = diagnosis_of(p)
             self.rule_ = rule_of(self.diagnosis_, p)
         steps = inputs.integer(self.steps, "steps")
-        with warnings.catch_warnings():
-            if p.size is not None:  # rows that K steps leave out are drawn in other iterations
-                warnings.simplefilter("ignore", InvisibleLeafWarning)
-            return minimize(
-                p.f,
-                p.xi,
-                self.rule_,  # pyright: ignore[reportArgumentType]
-                p.lam,
-                T=p.T,
-                steps=steps,
-                optimizer=adam(inputs.number(self.hyper_rate, "hyper_rate")),
-                S=p.S if p.size is None else None,
-                contexts=None if p.size is None else Contexts(p.S, p.size),
-                key=None if p.size is None else p.S["key"],
-                progress=self.progress,
-                checkpoint=self.checkpoint_dir
-                and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
-            )
+        return minimize(
+            p.f,
+            p.xi,
+            self.rule_,  # pyright: ignore[reportArgumentType]
+            p.lam,
+            T=p.T,
+            steps=steps,
+            optimizer=adam(inputs.number(self.hyper_rate, "hyper_rate")),
+            S=p.S if p.size is None else None,
+            contexts=None if p.size is None else Contexts(p.S, p.size),
+            key=None if p.size is None else p.S["key"],
+            progress=self.progress,
+            checkpoint=self.checkpoint_dir
+            and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
+        )
 
     def _learn(self, p: Cleaning, rows: Rows) -> tuple[Any, np.ndarray]:
         """The final classifier, and how much it believes each label.
