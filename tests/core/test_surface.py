@@ -145,14 +145,14 @@ def test_programs_go_with_the_functions_they_were_made_of(rule):
         jax.grad(lambda lam: jnp.sum(bx.solve(xi, lam, T=5, rule=rule)))(jnp.ones(2))
 
     counts = []
-    for _ in range(20):
+    for _ in range(8):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bx.ToleranceWarning)
             once()
             jax.effects_barrier()
         gc.collect()
         counts.append(maps())
-    assert counts[-1] <= counts[1] + 8
+    assert counts[-1] <= counts[1] + 8  # a program holds about twenty
 
 
 def test_equal_functions_compile_once():

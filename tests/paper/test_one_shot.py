@@ -85,6 +85,7 @@ def test_block_against_pytorch():
     close(inputs, x.grad.numpy().transpose(0, 2, 3, 1), 1e-10)
 
 
+@pytest.mark.slow
 def test_whole_loop():
     """Full back-propagation against jax.grad of a Python loop that prepares nothing."""
     T = 3

@@ -27,6 +27,7 @@ def run(p, rule):
     return bx.hypergradient(p.f, p.xi, rule, T=p.T)(p.lam, p.S)
 
 
+@pytest.mark.slow
 def test_passes_the_battery():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bx.ToleranceWarning)

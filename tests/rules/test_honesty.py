@@ -61,8 +61,12 @@ def estimate(xi, rule, lam):
     return out, said
 
 
+FAST = ("an entry for each step", "MultiSteps", "a rate that jumps")
+CASES = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in LOOPS]
+
+
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", CASES)
 def test_no_zero_and_no_wrong_estimate_without_a_word(name, rule):
     lam = jnp.linspace(0.1, 0.4, T)
     true = flat(estimate(LOOPS[name], bx.Reverse(), lam)[0].h)
@@ -93,7 +97,7 @@ def quadratic(spectrum, opt, dtype=float):
     return bx.Descent(g, bx.constant(jnp.ones(len(spectrum), dtype)), opt), G
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(st.floats(0.05, 3.0), min_size=2, max_size=5), st.integers(2, 7))
 def test_as_many_products_as_steps_are_full_reverse_mode(spectrum, n):
     """gamma beta up to 3: what is known exactly is not held back, whatever it does."""
