@@ -14,7 +14,7 @@ class Prepared(AbstractDynamics):
     What depends on lam and S alone, such as the features of the data under a learned
     representation, is taken out of the inner loop, and so is its derivative: a rule gathers
     the cotangent of what was prepared, and one pullback takes it to lam. The numbers are
-    those of an inner problem that prepares anew in every step.
+    those of an inner problem that prepares again in every step.
 
     **Arguments:**
 

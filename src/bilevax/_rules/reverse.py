@@ -23,7 +23,7 @@ class Reverse(AbstractRule):
         and never B_0. Default: all T steps, and B_0.
     - `segment`: keep one iterate in `segment` and recompute the others, for about one
         more forward pass. The square root of the depth needs the least memory.
-    - `policy`: what a step keeps beside its iterate, so that less is computed again: one of
+    - `policy`: what a step keeps in addition to its iterate, so that less is computed again: one of
         `jax.checkpoint_policies`. `dots_saveable` keeps products, `everything_saveable` all of it,
         which is the fastest and takes the most memory. Default: nothing.
 

@@ -128,7 +128,7 @@ def _hypergradient(i: int, T: int, dtype: DTypeLike) -> PyTree:
 
 
 def _heavy_ball(T: int) -> Problem:
-    """User dynamics whose state holds a count and a random key beside two vectors."""
+    """User dynamics whose state holds a count and a random key next to two vectors."""
 
     def init(lam, S):
         w = jnp.zeros(3)

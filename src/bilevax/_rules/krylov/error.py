@@ -138,7 +138,7 @@ def side_weights(
 ) -> Float[Array, "2 T"]:
     """For i = 0, ..., T-1: the part of the path from the node to either end at step last - i.
 
-    What is drawn anew in each step is as far from the node next to it as at the ends: the
+    What each step draws for itself is as far from the node next to it as at the ends: the
     weights are at least `drawn`. Row 0 is the late end, row 1 the early one; zero outside
     the piece.
     """

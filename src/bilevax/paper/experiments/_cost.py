@@ -42,7 +42,7 @@ def costs(
 
 
 def _compile(program: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], int]:
-    """A compiled program and the bytes it allocates beside arguments and results."""
+    """A compiled program and the bytes it allocates in addition to arguments and results."""
     compiled = jax.jit(program).lower(*arguments).compile()
     analysis: Any = compiled.memory_analysis()
     return compiled, int(analysis.temp_size_in_bytes)
