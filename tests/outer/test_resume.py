@@ -249,3 +249,19 @@ def test_arrays_of_every_kind_come_back(tmp_path):
     for name, a in arrays.items():
         back = like(a, found.arrays[name])
         assert back.dtype == a.dtype and np.array_equal(on_host(back), on_host(a))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_sixteen_bits_are_saved_as_they_are(tmp_path, dtype):
+    """numpy knows no bfloat16: its files say two bytes, and the note says which."""
+    g = lambda w, lam, S: jnp.sum((w - lam.astype(w.dtype)) ** 2)
+    xi = bx.Descent(g, bx.constant(jnp.zeros(3)), optax.sgd(0.1))
+    run = lambda steps, folder: bx.minimize(
+        lambda w, lam, S: jnp.sum((w - 1.0) ** 2), xi, bx.Reverse(), jnp.zeros(3, dtype),
+        T=3, steps=steps, optimizer=optax.adam(0.1), checkpoint=folder,
+    )  # fmt: skip
+    run(2, tmp_path)
+    resumed, straight = run(4, tmp_path), run(4, None)
+    assert resumed.lam.dtype == dtype
+    assert np.array_equal(resumed.lam, straight.lam)
+    assert np.array_equal(resumed.history["h_norm"], straight.history["h_norm"])

@@ -102,7 +102,9 @@ class Store:
         arrays = {name: on_host(a) for name, a in arrays.items()}  # all processes give their part
         if jax.process_index() > 0:
             return
-        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        types = {name: a.dtype.name for name, a in arrays.items() if a.dtype.kind == "V"}
+        note = json.dumps(about | {"types": types})  # numpy has no name for bfloat16
+        arrays["about"] = np.frombuffer(note.encode(), np.uint8)
         with atomic_write(self._path(step)) as file:
             np.savez(file, **arrays, digest=_digest(arrays))
         for old in self._steps()[: -self._keep]:
@@ -138,7 +140,9 @@ def _read(path: Path) -> Saved:
         arrays = {name: members[name] for name in members.files}
     if not np.array_equal(arrays.pop("digest"), _digest(arrays)):
         check.other_digest()
-    return Saved(arrays, json.loads(arrays.pop("about").tobytes()))
+    about = json.loads(arrays.pop("about").tobytes())
+    types = about.pop("types")
+    return Saved({name: a.view(types.get(name, a.dtype)) for name, a in arrays.items()}, about)
 
 
 def _digest(arrays: Arrays) -> np.ndarray:
