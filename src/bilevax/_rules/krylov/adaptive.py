@@ -19,7 +19,7 @@ from ..base import AbstractRule, Channel
 from .arnoldi import Space, extend, no_swing, powers
 from .error import estimate_error, gather, no_evidence, side_weights, widen
 from .path import Path, cut, pieces_table, walk
-from .piece import Frozen, cross
+from .piece import Frozen, cross, sum_up
 
 CAUTION = 10.0
 """By how much an estimate may be too high."""
@@ -213,12 +213,6 @@ def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper
     return optax.tree.add(start.h, part), start.gathered + tree.norm(part)
 
 
-def _sum_up(space: Space, C: Float[Array, "T+1 m+1"], R: Int[Array, ""]) -> Hyper:
-    """B (I + A + ... + A^{R-1}) a, from the B Q_j."""
-    inside = (jnp.arange(C.shape[0] - 1, dtype=jnp.int32) < R)[:, None]
-    return tree.combine(jnp.sum(jnp.where(inside, C[:-1, :-1], 0.0), axis=0), space.BQ)
-
-
 def _grow(
     product: Product,
     space: Space,
@@ -246,7 +240,7 @@ def _grow(
         only = lambda x: jnp.where(i < R, x, 0.0)
         last, sizes = only(jnp.abs(C[:T, space.rank])), jnp.linalg.norm(C, axis=1)
         lost = jnp.sum(last) * jnp.max(jax.vmap(tree.norm)(space.BQ)).astype(last.dtype)
-        kept = tree.norm(optax.tree.add(h, _sum_up(space, C, R))).astype(last.dtype)
+        kept = tree.norm(optax.tree.add(h, sum_up(space, C, R))).astype(last.dtype)
         ahead = jnp.maximum(first + R - 1 - i, 0).astype(last.dtype)
         carried = jnp.sum(only(sizes[:T])) + first.astype(last.dtype) * sizes[T]
         done = (lost <= tol * kept) & (jnp.sum(last * ahead) <= tol * carried)
