@@ -11,25 +11,24 @@ import logging
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST = 256
 """Programs that one function keeps at most, for what cannot be referred to weakly."""
 
 
-def weak_jit(fun: Callable[P, R], donate: Sequence[int] = ()) -> Callable[P, R]:
+def weak_jit(fun: Callable[..., R]) -> Callable[..., R]:
     """`equinox.filter_jit` with a cache that does not own the functions among the arguments.
 
     Arrays are traced, everything else is static. A program goes when any function that it was
-    compiled for goes. All arguments are positional; arrays of those in `donate` are overwritten.
+    compiled for goes. All arguments are positional.
     """
     programs: OrderedDict[Any, Callable] = OrderedDict()
 
@@ -41,15 +40,14 @@ def weak_jit(fun: Callable[P, R], donate: Sequence[int] = ()) -> Callable[P, R]:
         key = _weak_parts(static)
         if key not in programs:
             key = _weak_parts(static, forget)
-            programs[key] = jax.jit(_program(fun, *key), donate_argnums=tuple(donate))
+            programs[key] = jax.jit(_program(fun, *key))
             while len(programs) > MOST:
                 programs.popitem(last=False)
         programs.move_to_end(key)
         return programs[key]
 
     @functools.wraps(fun)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        del kwargs
+    def call(*args: Any) -> R:
         arrays, static = eqx.partition(args, eqx.is_array)
         with _errors_of_equinox():
             return jax.block_until_ready(find(static)(*arrays))

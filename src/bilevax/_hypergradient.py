@@ -121,7 +121,7 @@ def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:
 @weak_jit
 def _checked(f, xi, rule, lam, S, T, has_aux=False):
     loss = (lambda *args: check.pair(f(*args))[0]) if has_aux else f
-    require_visible(rule, xi, lam, S, T, loss)
+    require_visible(rule, xi, lam, S, loss)
     return estimate(f, xi, rule, lam, S, T, has_aux)
 
 
@@ -183,7 +183,7 @@ def _solve(xi, lam, S, rule, T):
         check.unperturbed(fixed, ("xi", "S"))
         lam, fixed = jax.tree.map(lambda x: x.value, (lam, fixed))
         xi, S = eqx.combine(fixed, static())
-        require_visible(rule, xi, lam, S, T, None)
+        require_visible(rule, xi, lam, S, None)
         w, pull = run(lam, fixed)
         arrays, rest = eqx.partition(eqx.filter_closure_convert(pull, w), eqx.is_array)
         return w, (arrays, _Static(rest))

@@ -65,7 +65,6 @@ def require_visible(
     xi: AbstractDynamics,
     lam: Hyper,
     S: Context,
-    T: int,
     f: Objective | None,
 ) -> None:
     """Warn of each leaf of lam that the rule cannot see; refuse if it sees none.
@@ -74,7 +73,7 @@ def require_visible(
     the inner loop does not use may serve elsewhere, and is nobody's mistake.
     """
     s = jax.eval_shape(xi.start, lam, S)
-    reach = _reach(rule, xi, lam, S, T, s)
+    reach = _reach(rule, xi, lam, S, s)
     direct = connected(lambda lam, s: f(xi.read(s), lam, S), lam, s) if f else None
     groups: dict[tuple[str, bool], list[str]] = {}
     for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(lam)):
@@ -105,7 +104,7 @@ def _first() -> Array:
     return jnp.zeros((), jnp.int32)
 
 
-def _reach(rule, xi, lam, S, T, s) -> dict[Channel, list[bool]]:
+def _reach(rule, xi, lam, S, s) -> dict[Channel, list[bool]]:
     def residual(lam, s):
         equilibrium = xi.equilibrium(s, lam, S, _first())
         return equilibrium.residual(equilibrium.x, lam)

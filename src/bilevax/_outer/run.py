@@ -214,10 +214,10 @@ def _example(problem: OuterProblem, reader: Reader | None) -> Context:
 
 def _require_visible(problem: OuterProblem, lam: Hyper, S: Context) -> None:
     if not problem.warm_start:
-        return require_visible(problem.rule, problem.xi, lam, S, problem.T, problem.f)
+        return require_visible(problem.rule, problem.xi, lam, S, problem.f)
     xi = problem.xi.at(problem.xi.read(problem.xi.start(lam, S)))
     try:  # no rule follows lam through where a warm start begins
-        require_visible(problem.rule, xi, lam, S, problem.T, problem.f)
+        require_visible(problem.rule, xi, lam, S, problem.f)
     except ValueError as error:
         check.warm_start_hides(error)
 
