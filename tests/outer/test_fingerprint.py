@@ -15,7 +15,7 @@ import pytest
 
 import bilevax as bx
 from bilevax._outer.batch import OuterProblem
-from bilevax._outer.fingerprint import fingerprint
+from bilevax._outer.fingerprint import digest, fingerprint
 from bilevax._outer.hyper_iteration import first_state
 
 SCALARS = "lam, S, key, sampler, f, g, start, inner rate, momentum, rate, b1, eps, decay, clip"
@@ -124,6 +124,27 @@ def print_of(given):
     problem = OuterProblem(**given, draw=contexts)
     state = first_state(problem, lam, jnp.zeros((2, 3)))
     return fingerprint(problem, state, jax.eval_shape(contexts, given["key"]), None)
+
+
+class Tag:
+    """Its place in a set follows its hash, which for most objects is their address."""
+
+    def __init__(self, name, hash_):
+        self.name, self.hash = name, hash_
+
+    def __hash__(self):
+        return self.hash
+
+    def __repr__(self):
+        return self.name
+
+
+def test_the_order_of_a_set_does_not_count():
+    one, other = (frozenset({Tag("a", i), Tag("b", 1 - i)}) for i in (0, 1))
+    assert repr(one) != repr(other)
+    inside = lambda tags: Tag(f"operator(tags={tags})", 0)
+    assert digest(inside(one)) == digest(inside(other))
+    assert digest(inside(one)) != digest(inside(frozenset({Tag("a", 0), Tag("c", 1)})))
 
 
 @pytest.mark.slow

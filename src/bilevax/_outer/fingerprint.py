@@ -119,4 +119,6 @@ def _program(jaxpr: core.Jaxpr) -> Iterator[bytes | np.ndarray]:
 
 
 def _text(x: Any) -> str:
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(x))
+    """repr(x) without addresses, and with sets in one order: theirs may follow addresses."""
+    in_order = lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}"
+    return re.sub(r"\{([^{}]*)\}", in_order, re.sub(r" at 0x[0-9a-f]+", "", repr(x)))
