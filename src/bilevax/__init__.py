@@ -38,6 +38,8 @@ from ._errors.outer import DivergenceError as DivergenceError
 from ._hypergradient import Estimate as Estimate
 from ._hypergradient import hypergradient as hypergradient
 from ._hypergradient import solve as solve
+from ._outer.audits import Audit as Audit
+from ._outer.audits import Correction as Correction
 from ._outer.checkpoints import Checkpoint as Checkpoint
 from ._outer.history import Best as Best
 from ._outer.minimize import Result as Result

@@ -14,7 +14,7 @@ from . import _tree as tree
 from ._compile import weak_jit, weakly
 from ._dynamics import AbstractDynamics
 from ._errors import check, outcome
-from ._rules.base import AbstractRule, Channel, apply
+from ._rules.base import AbstractRule, Channel, apply, apply_audited
 from ._rules.reverse import Reverse
 from ._types import Context, Hyper, Objective, Params, Report
 from ._visible import require_visible
@@ -97,18 +97,41 @@ def estimate(
     has_aux: bool = False,
 ) -> tuple[Estimate, Bool[Array, " 4"]]:
     """The estimate, and what is wrong with it: w, f or h not finite, h zero where it may not be."""
-
-    def objective(w, lam):
-        value, aux = check.pair(f(w, lam, S)) if has_aux else (f(w, lam, S), None)
-        return check.scalar(value, "f"), aux
-
     w, pull = apply(rule, xi, lam, S, T)
-    (value, aux), (alpha, direct) = jax.value_and_grad(objective, (0, 1), has_aux=True)(w, lam)
+    (value, aux), (alpha, direct) = _gradient(f, w, lam, S, has_aux)
     indirect, report = pull(alpha)
     h = optax.tree.add(direct, indirect)
     bad = [~tree.all_finite(x) for x in (w, value, h)]
     out = Estimate((value, aux) if has_aux else value, h, w, report)
     return out, jnp.stack([*bad, _blank(rule, alpha, h)])
+
+
+def audited_estimate(
+    f: Objective,
+    xi: AbstractDynamics,
+    rule: AbstractRule,
+    exact: AbstractRule,
+    lam: Hyper,
+    S: Context,
+    T: int,
+) -> tuple[Estimate, Bool[Array, " 4"], Hyper]:
+    """As `estimate`, and the exact h, which is the one that `bad` is about."""
+    w, pull = apply_audited(rule, exact, xi, lam, S, T)
+    (value, _), (alpha, direct) = _gradient(f, w, lam, S, has_aux=False)
+    indirect, report, exact_indirect = pull(alpha)
+    h, h_exact = (optax.tree.add(direct, x) for x in (indirect, exact_indirect))
+    bad = [~tree.all_finite(x) for x in (w, value, h_exact)]
+    return Estimate(value, h, w, report), jnp.stack([*bad, jnp.asarray(False)]), h_exact
+
+
+def _gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):
+    """((f, aux), (grad_w f, grad_lam f))."""
+
+    def objective(w, lam):
+        value, aux = check.pair(f(w, lam, S)) if has_aux else (f(w, lam, S), None)
+        return check.scalar(value, "f"), aux
+
+    return jax.value_and_grad(objective, (0, 1), has_aux=True)(w, lam)
 
 
 def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:

@@ -34,12 +34,12 @@ def norm(x: PyTree) -> Array:
 
 def root(x: Array) -> Array:
     """The square root, with the derivative 0 at 0 in place of infinity."""
-    return jnp.where(x > 0, jnp.sqrt(positive(x)), jnp.zeros_like(x))
+    return jnp.where(x <= 0, jnp.zeros_like(x), jnp.sqrt(positive(x)))  # nan stays nan
 
 
 def positive(x: Array) -> Array:
     """x, or 1 where x is zero: a length that may stand below a fraction."""
-    return jnp.where(x > 0, x, jnp.ones_like(x))
+    return jnp.where(x <= 0, jnp.ones_like(x), x)
 
 
 def select(condition: Array, x: PyTree, y: PyTree) -> PyTree:

@@ -31,5 +31,8 @@ Report: TypeAlias = dict[str, Array]
 Pull: TypeAlias = Callable[[Params], tuple[Hyper, Report]]
 """alpha -> (sum of the kept terms B_t A_{t+1} ... A_T alpha, report)."""
 
+AuditedPull: TypeAlias = Callable[[Params], tuple[Hyper, Report, Hyper]]
+"""As `Pull`, and the sum of all terms."""
+
 Policy: TypeAlias = Callable[..., Any]
 """What `jax.checkpoint` keeps: one of `jax.checkpoint_policies`."""

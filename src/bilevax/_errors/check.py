@@ -222,3 +222,12 @@ def _kind(value: Any) -> str:
     if isinstance(value, (str, int, float, bool)):
         return f"the {type(value).__name__} {value!r}"
     return f"a value of type {type(value).__name__}"
+
+
+def exact(name: str, rule: Any, is_exact: bool) -> None:
+    """Of a rule that stands in for another one."""
+    if not is_exact:
+        raise ValueError(
+            f"{name} must be exact, but {rule!r} is not: give Reverse(), Reverse(segment=...) or "
+            "Forward(), or leave it out."
+        )

@@ -80,7 +80,7 @@ def seen_in_part(rule: Any, leaves: Sequence[str]) -> str:
     )
 
 
-def not_zero(rule: Any, zero: Bool[Array, ""]) -> None:
+def not_zero(rule: Any, zero: Bool[Array, ""] | bool) -> None:
     """A number is looked at where there is one; inside a transformation there is none."""
     if not isinstance(zero, jax.core.Tracer) and bool(zero):
         text = (

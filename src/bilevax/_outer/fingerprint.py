@@ -39,6 +39,7 @@ def fingerprint(
         "rule": _text(problem.rule),
         "batch": problem.batch,
         "warm_start": problem.warm_start,
+        "audits": _text(problem.audits),
         "contexts": "an iterator" if reader else "a sampler" if problem.draw else "one, S",
         "float64": bool(jax.config.read("jax_enable_x64")),
         "forms": {name: f"{a.dtype}{list(a.shape)}" for name, a in forms.items()},

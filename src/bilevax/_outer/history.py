@@ -78,6 +78,12 @@ class Log:
         records = {name: room[tau : self.tau].copy() for name, room in self._records.items()}
         return records, {n: np.asarray(a[evaluations:]) for n, a in self._evaluations.items()}
 
+    def first_pair(self, name: str) -> int | None:
+        """The first hyper-iteration in which this record is not zero, twice in a row."""
+        found = np.flatnonzero(self._records.get(name, np.zeros(0))[: self.tau])
+        pairs = found[:-1][np.diff(found) == 1]
+        return int(pairs[0]) + 1 if len(pairs) else None
+
     @property
     def evaluated(self) -> list[float]:
         """The hyper-iterations after which there was an evaluation."""

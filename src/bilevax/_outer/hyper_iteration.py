@@ -6,6 +6,7 @@ One program is compiled for a run, with the number of hyper-iterations as an arg
 the run is cut into calls changes nothing in the numbers.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from .. import _tree as tree
 from .._compile import weak_jit, weakly
 from .._types import Context, Hyper, Params
-from .batch import OuterProblem, mean_estimate
+from .audits import LastAudit, first_audit
+from .batch import Means, OuterProblem, mean_estimate
+from .correction import Direction, audited_direction
 from .devices import constrained, replicated
 
 MAX_STEPS = 2048
@@ -42,13 +45,17 @@ class OuterState(NamedTuple):
     """The smallest value so far."""
     waited: Int[Array, ""]
     """Hyper-iterations since then."""
+    audit: LastAudit | None
+    """What the last audit found, if there are audits."""
 
 
 def first_state(problem: OuterProblem, lam: Hyper, w: Params | None) -> OuterState:
     with jax.numpy_dtype_promotion("standard"):
         opt = tree.strong(problem.optimizer.init(lam))
     zero = jnp.zeros((), jnp.int32)
-    return OuterState(lam, opt, w, zero, jnp.asarray(jnp.inf, tree.widest(lam)), zero)
+    largest = jnp.asarray(jnp.inf, tree.widest(lam))
+    audit = first_audit(lam) if problem.audits else None
+    return OuterState(lam, opt, w, zero, largest, zero, audit)
 
 
 @weak_jit
@@ -59,45 +66,50 @@ def hyper_iterations(
     offset: Int[Array, ""],
     n: Int[Array, ""],
     patience: Int[Array, ""],
-) -> tuple[OuterState, Records, Bool[Array, " 4"], Int[Array, ""]]:
+) -> tuple[OuterState, Records, Bool[Array, " 4"], Bool[Array, ""], Int[Array, ""]]:
     """Take up to n hyper-iterations; returns the records, what is not finite, and how many.
+
+    Between the last two: whether h was zero anywhere where it may not be.
 
     `contexts`, from `offset` on, are those of an iterator, stacked twice. The loop stops early
     when the value has not improved for `patience` hyper-iterations.
     """
     pick = lambda i: jax.tree.map(lambda a: a[offset + i], contexts)
-    _, example, _ = jax.eval_shape(lambda state: hyper_iteration(problem, state, pick(0)), state)
+    _, example, *_ = jax.eval_shape(lambda state: hyper_iteration(problem, state, pick(0)), state)
     records = {name: jnp.zeros(MAX_STEPS, a.dtype) for name, a in example.items()}
 
     def unfinished(carry):
-        i, state, _, bad = carry
+        i, state, _, bad, _ = carry
         return (i < n) & ~jnp.any(bad) & (state.waited < patience)
 
     def body(carry):
-        i, state, records, _ = carry
-        state, record, bad = hyper_iteration(problem, state, pick(i))
+        i, state, records, _, blank = carry
+        new, record, bad, now = hyper_iteration(problem, state, pick(i))
         records = {name: a.at[i].set(record[name]) for name, a in records.items()}
-        return i + (~jnp.any(bad)).astype(i.dtype), state, records, bad
+        return i + new.tau - state.tau, new, records, bad, blank | now
 
-    carry = (jnp.zeros((), jnp.int32), state, records, jnp.zeros(4, bool))
-    i, state, records, bad = lax.while_loop(unfinished, body, carry)
+    carry = (jnp.zeros((), jnp.int32), state, records, jnp.zeros(4, bool), jnp.asarray(False))
+    i, state, records, bad, blank = lax.while_loop(unfinished, body, carry)
     state = constrained(state, problem.state_places)  # one program serves every call
-    return state, *replicated((records, bad, i), problem.mesh)
+    return state, *replicated((records, bad, blank, i), problem.mesh)
 
 
 def hyper_iteration(
     problem: OuterProblem, state: OuterState, S: Context
-) -> tuple[OuterState, Records, Bool[Array, " 4"]]:
-    """One step of the outer optimizer; if something is not finite, none."""
-    means = mean_estimate(problem, state.lam, state.w, state.tau, S)
+) -> tuple[OuterState, Records, Bool[Array, " 4"], Bool[Array, ""]]:
+    """One step of the outer optimizer; none, if something is not finite, or an audit must be first.
+
+    Also whether h is zero where it may not be.
+    """
+    means, way = _means(problem, state, S)
     value = means.value.astype(state.smallest.dtype)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes on purpose
         updates, opt = optax.with_extra_args_support(problem.optimizer).update(
-            means.h,
+            way.h,
             state.opt,
             state.lam,
             value=means.value,
-            grad=means.h,
+            grad=way.h,
             value_fn=_value_function(problem, state, S),
         )
         lam = optax.apply_updates(state.lam, updates)
@@ -109,11 +121,22 @@ def hyper_iteration(
         state.tau + 1,
         jnp.where(better, value, state.smallest),
         jnp.where(better, 0, state.waited + 1),
+        way.audit,
     )
-    bad = jnp.append(means.bad, ~tree.all_finite(lam))
-    new = jax.tree.map(lambda a, b: jnp.where(jnp.any(bad), a, b), state, new)
-    record = {"value": means.value, "h_norm": tree.norm(means.h)} | means.report
-    return new, record, bad
+    bad = jnp.append(means.bad, ~tree.all_finite(lam)) & ~way.again
+    new = tree.select(jnp.any(bad) | way.again, state._replace(audit=way.audit), new)
+    record = {"value": means.value, "h_norm": tree.norm(way.h)} | means.report | way.record
+    return new, record, bad, means.blank & ~way.again
+
+
+def _means(problem: OuterProblem, state: OuterState, S: Context) -> tuple[Means, Direction]:
+    """The mean over the batch, and the direction in which the run goes."""
+    at = functools.partial(mean_estimate, problem, state.lam, state.w, state.tau, S)
+    if state.audit is None or problem.audits is None:
+        means = at()
+        return means, Direction(means.h, None, jnp.asarray(False), {})
+    means = lax.cond(state.audit.due, lambda: at(audit=True), at)
+    return means, audited_direction(problem.audits, state.audit, means)
 
 
 def _value_function(
@@ -127,10 +150,11 @@ def _value_function(
     static = weakly(static)
     at = lambda lam: mean_estimate(eqx.combine(arrays, static()), lam, state.w, state.tau, S)
     value = jax.custom_vjp(lambda lam: at(lam).value)
+    corrects = state.audit is not None and problem.audits and problem.audits.corrects
 
     def forward(lam: Hyper) -> tuple[Array, Hyper]:
         means = at(lam)
-        return means.value, means.h
+        return means.value, optax.tree.add(means.h, state.audit.delta) if corrects else means.h  # pyright: ignore
 
     value.defvjp(forward, lambda h, c: (tree.scale(c, h),))
     return value

@@ -17,6 +17,7 @@ from .._errors.say import said_once
 from .._hypergradient import check_problem
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
+from .audits import Audit, Correction, settled
 from .batch import OuterProblem
 from .checkpoints import Checkpoint, opened
 from .devices import mesh_of, on_device
@@ -43,7 +44,7 @@ class Result(NamedTuple):
     lam: Hyper
     """After the last hyper-iteration."""
     history: History
-    """For every hyper-iteration: `value`, `h_norm`, and what the rule reports."""
+    """For every hyper-iteration: `value`, `h_norm`, what the rule and what audits report."""
     evaluations: History
     """For every evaluation: `step`, and the numbers that `evaluate` returned."""
     best: Best | None
@@ -97,6 +98,8 @@ def minimize(
     key: Any = None,
     warm_start: bool = False,
     mesh: Mesh | None = None,
+    correct: bool | Correction = False,
+    audit: bool | Audit = False,
     evaluate: Callable[[Hyper], Any] | None = None,
     evaluate_every: int = 1,
     patience: int | None = None,
@@ -128,6 +131,10 @@ def minimize(
     - `key`: a random key, if `contexts` is a function.
     - `warm_start`: begin each inner loop at the w_T of the last one instead of at `init`. No
         rule follows how that w_T depends on lam. The inner optimizer starts without memory.
+    - `correct`: remove the rule's bias: compare it now and then with an exact rule, and correct it
+        by the difference until the next time. Also `Correction(share=0.2)`. For a fixed S.
+    - `audit`: compare the rule now and then with an exact one and report how good it is, without
+        changing the run. Also `Audit(share=0.05)`.
     - `mesh`: devices that share the batch. All processes make the same call.
     - `evaluate`: a function lam -> number, or dict of numbers, called after every
         `evaluate_every` hyper-iterations and at the end.
@@ -169,6 +176,7 @@ def minimize(
     check.mesh(mesh)
     check.one_source(S, contexts)
     source = check.kind(contexts)
+    audits = check.audited(correct, audit, (Correction, Audit), contexts)
     mesh = mesh_of(mesh, (S, xi, lam))
     problem = OuterProblem(
         f=f,
@@ -182,6 +190,7 @@ def minimize(
         batch=batch,
         at_once=check.batches(source, batch, at_once, mesh.size if mesh else 1),
         warm_start=warm_start,
+        audits=settled(audits, T),
         mesh=mesh,
     )
     check.intervals(steps, evaluate_every=evaluate_every, patience=patience)

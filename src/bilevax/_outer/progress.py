@@ -68,10 +68,18 @@ def progress_bar(steps: int, done: int, wanted: bool | None) -> Iterator[Show]:
                 return
             value, h_norm = (float(progress.history[name][-1]) for name in ("value", "h_norm"))
             pace = _seconds((time.monotonic() - began) / max(progress.step - done, 1))
-            text = f"f {value:.4g}  |h| {h_norm:.4g}  {pace}/it"
+            text = f"f {value:.4g}  |h| {h_norm:.4g}  {pace}/it{_audited(progress.history)}"
             line.update(task, completed=progress.step, description=text)
 
         yield show
+
+
+def _audited(history: History) -> str:
+    """What the last audit found of the rule."""
+    if "audit_error" not in history:
+        return ""
+    error, cosine = (float(history[name][-1]) for name in ("audit_error", "audit_cosine"))
+    return f"  rule's error {error:.2g}, cosine {cosine:.2f}"
 
 
 def _seconds(x: float) -> str:

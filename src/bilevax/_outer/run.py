@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _tree as tree
 from .._errors import check as base
-from .._errors import checkpoints
+from .._errors import checkpoints, outcome
 from .._errors import outer as check
 from .._types import Context, Hyper, Params
 from .._visible import require_visible
@@ -67,6 +67,7 @@ class OuterRun:
         places = tuple(a.sharding for a in jax.tree.leaves(self.state)) if problem.mesh else None
         self._problem = dataclasses.replace(problem, state_places=places)
         self._store, self._saved, self._seconds_each = store, None, None
+        self._blank, self._said = False, set[str]()
         self._fingerprint = fingerprint(problem, self.state, S, reader) if store else {}
         at = (store and self._resume(store)) or Position(None, 0)
         left = intervals.steps - self.tau
@@ -110,6 +111,7 @@ class OuterRun:
                 leave(number)
             bad = self._take(n)
             warn()
+            self._warn()
             if not bad.any():
                 self._evaluate(evaluate)
                 if self.intervals.save and self.tau % self.intervals.save == 0:
@@ -122,6 +124,16 @@ class OuterRun:
             if True in wishes:
                 return "callback"
         return reason
+
+    def _warn(self) -> None:
+        """Once each: of an h that is zero, of a rule that was refused."""
+        if self._blank and "zero" not in self._said:
+            self._said.add("zero")
+            outcome.not_zero(self._problem.rule, True)
+        refused = self.log.first_pair("audit_refused")
+        if refused is not None and "refused" not in self._said:
+            self._said.add("refused")
+            check.refused(self._problem.rule, refused)
 
     def _reason_to_end(self) -> str | None:
         if self.tau >= self.intervals.steps:
@@ -150,10 +162,12 @@ class OuterRun:
         patience = None if self.intervals.evaluate else self.intervals.patience
         numbers = [jnp.asarray(x, jnp.int32) for x in (offset, n, patience or FOREVER)]
         began = time.monotonic()
-        state, records, bad, done = hyper_iterations(self._problem, self.state, contexts, *numbers)
+        out = hyper_iterations(self._problem, self.state, contexts, *numbers)
+        state, records, bad, blank, done = out
         new = {name: np.array(a[: int(done)]) for name, a in records.items()}
         self.state = state
         self.log.add(new)
+        self._blank |= bool(blank)
         if self._stream:
             self._stream.use(int(done))
         compiled = self._seconds_each is not None  # by an earlier call

@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 
 from .._dynamics import AbstractDynamics
-from .._types import Context, Hyper, Params, Pull
+from .._types import AuditedPull, Context, Hyper, Params, Pull
 
 
 class Channel(enum.Flag):
@@ -65,6 +65,18 @@ class AbstractRule(eqx.Module):
     def sees(self) -> Channel:
         """Which of the ways by which lam reaches w_T the pullback follows."""
 
+    def audited(
+        self, exact: "AbstractRule", xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+    ) -> tuple[Params, AuditedPull]:
+        """`vjp`, and that of an exact rule, at one lam.
+
+        Override it if the two can share their work. The pullback takes alpha to (this rule's
+        cotangent of lam, its report, the exact rule's cotangent).
+        """
+        w, pull = self.vjp(xi, lam, S, T)
+        pull_exact = exact.vjp(xi, lam, S, T)[1]
+        return w, lambda alpha: (*pull(alpha), pull_exact(alpha)[0])
+
 
 def apply(
     rule: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
@@ -76,5 +88,19 @@ def apply(
     def pull(alpha: Params):
         mu_bar, report = pull_loop(alpha)
         return pull_mu(mu_bar)[0], report
+
+    return w, pull
+
+
+def apply_audited(
+    rule: AbstractRule, exact: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+) -> tuple[Params, AuditedPull]:
+    """As `apply`, of `rule.audited`."""
+    mu, pull_mu = jax.vjp(lambda lam: xi.mu(lam, S), lam)
+    w, pull_loop = rule.audited(exact, xi.loop(), mu, S, T)
+
+    def pull(alpha: Params):
+        mu_bar, report, exact_bar = pull_loop(alpha)
+        return pull_mu(mu_bar)[0], report, pull_mu(exact_bar)[0]
 
     return w, pull

@@ -5,8 +5,8 @@ import optax
 
 from .._dynamics import AbstractDynamics
 from .._errors import check
-from .._loop import Back, in_segments, read_vjp, start_vjp, there_and_back, unroll
-from .._types import Context, Hyper, Params, Policy, Pull
+from .._loop import Back, Way, in_segments, read_vjp, start_vjp, there_and_back, unroll
+from .._types import AuditedPull, Context, Hyper, Params, Policy, Pull, State
 from .base import AbstractRule, Channel
 
 
@@ -54,21 +54,44 @@ class Reverse(AbstractRule):
         K = T if self.K is None else self.K
         check.depth(self, K, T)
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T - K)
-        if self.segment is None:
-            s, way = there_and_back(xi, lam, S, s, T - K, K, self.policy)
-        else:
-            s, way, _ = in_segments(xi, lam, S, s, T - K, K, min(self.segment, K), self.policy)
+        s, way = self._way(xi, lam, S, s, T - K, K)
         w, pull_read = read_vjp(xi, s)
 
         def pull(alpha: Params):
             first = way(Back(pull_read(alpha), optax.tree.zeros_like(lam), T))
-            if self.K is not None:
-                return first.h, {}
-            start = start_vjp(xi, lam, S, first.alpha)
-            return optax.tree.add(first.h, start), {}  # h_{-1} = h_0 + B_0 alpha_0
+            return (_to_start(xi, lam, S, first) if self.K is None else first.h), {}
 
         return w, pull
+
+    def audited(
+        self, exact: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+    ) -> tuple[Params, AuditedPull]:
+        """One way back: h_{T-K} stands on it, and the exact rule goes on from there."""
+        if self.K is None or not isinstance(exact, Reverse) or exact.K is not None:
+            return super().audited(exact, xi, lam, S, T)
+        n = T - self.K
+        check.depth(self, self.K, T)
+        s, early = exact._way(xi, lam, S, xi.start(lam, S), 0, n)
+        s, late = self._way(xi, lam, S, s, n, self.K)
+        w, pull_read = read_vjp(xi, s)
+
+        def pull(alpha: Params):
+            at = late(Back(pull_read(alpha), optax.tree.zeros_like(lam), T))
+            return at.h, {}, _to_start(xi, lam, S, early(at))
+
+        return w, pull
+
+    def _way(self, xi, lam, S, s, t: int, n: int) -> tuple[State, Way]:
+        """n steps from s_t, and the way back over them."""
+        if self.segment is None or n == 0:
+            return there_and_back(xi, lam, S, s, t, n, self.policy)
+        return in_segments(xi, lam, S, s, t, n, min(self.segment, n), self.policy)[:2]
 
     def sees(self) -> Channel:
         every = Channel.START | Channel.STEP | Channel.EACH
         return every if self.K is None else Channel.STEP
+
+
+def _to_start(xi: AbstractDynamics, lam: Hyper, S: Context, at: Back) -> Hyper:
+    """h_{-1} = h_0 + B_0 alpha_0."""
+    return optax.tree.add(at.h, start_vjp(xi, lam, S, at.alpha))

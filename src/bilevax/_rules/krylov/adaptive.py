@@ -49,11 +49,15 @@ class AdaptiveKrylov(AbstractRule):
     - `rtol`: the relative error of the pullback to aim for.
     - `max_pieces`: the most pieces to try; a power of two.
     - `max_rank`: the most products in a piece, besides the two of the estimate.
+    - `fallback`: the rule to use instead where the estimated error is above `rtol`, as in
+        `Reverse(segment=10)`: what comes back is then within the estimated tolerance, or exact.
+        It costs nothing where it is not needed, except under `jax.vmap`. Default: none.
 
     The estimate's `report` holds `error`, the estimated relative error, and its parts
     `subspace` and `freezing`, whose sum e makes the error e (1 + min(e, 1/2));
     `products`, all that were taken; and the `pieces` and `head` chosen. A warning says when
-    `error` is above `rtol`; the best attempt is then returned.
+    `error` is above `rtol`; the best attempt is then returned. With a `fallback` there is no
+    warning: `fallback` in the report is 1 where it was used, and `error` is that of the attempt.
     Memory: about 6 `max_pieces` + `max_rank` + 9 states and T numbers.
 
     !!! example
@@ -70,11 +74,16 @@ class AdaptiveKrylov(AbstractRule):
     rtol: float = eqx.field(default=0.1, static=True)
     max_pieces: int = eqx.field(default=4, static=True)
     max_rank: int = eqx.field(default=16, static=True)
+    fallback: AbstractRule | None = None
 
     def __check_init__(self):
         check.positive(self.rtol, "rtol", "give a relative error, as in rtol=0.1")
         check.power_of_two(self.max_pieces, "max_pieces")
         check.integer(self.max_rank, "max_rank", "give the most products in a piece")
+        if self.fallback is not None:
+            how = "an exact rule, as in bx.Reverse(segment=10)"
+            check.instance(self.fallback, AbstractRule, "fallback", how)
+            check.exact("fallback", self.fallback, Channel.EACH in self.fallback.sees())
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         table = pieces_table(T, self.max_pieces)
@@ -84,8 +93,8 @@ class AdaptiveKrylov(AbstractRule):
         rank = min(self.max_rank, T, tree.size(tree.inexact(path.end)))
         frozen = Frozen(xi, lam, S, path.at, rank, T, keep_B=True)
 
-        def pull(alpha: Params):
-            alpha = pull_read(alpha)
+        def pull(alpha_w: Params):
+            alpha = pull_read(alpha_w)
 
             def body(carry):
                 best, level, products = carry
@@ -104,8 +113,13 @@ class AdaptiveKrylov(AbstractRule):
             nothing = _nothing(lam, tree.widest(alpha, jnp.float32))
             best, _, products = lax.while_loop(go_on, body, (nothing, none, none))
             report = best._asdict() | {"products": products, "head": path.head}
-            say_if_missed(self, REMEDY, best.error, best.error > self.rtol)
-            return report.pop("h"), report
+            h, missed = report.pop("h"), ~(best.error <= self.rtol)
+            if self.fallback is None:
+                say_if_missed(self, REMEDY, best.error, missed)
+                return h, report
+            exactly = lambda: self.fallback.vjp(xi, lam, S, T)[1](alpha_w)[0]  # pyright: ignore
+            report["fallback"] = missed.astype(jnp.int32)
+            return lax.cond(missed, exactly, lambda: h), report
 
         return w, pull
 
