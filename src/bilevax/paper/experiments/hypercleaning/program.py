@@ -20,11 +20,11 @@ from ...._dynamics import Descent, constant
 from ...._hypergradient import hypergradient
 from ...._outer.minimize import minimize
 from ...._outer.step_size import scale_first_update
-from ...._rules.parse import parse_rule
 from ...._rules.reverse import Reverse
 from ...._tree import norm
 from ...data import digits, fashion_mnist, mnist
 from ...records import Records
+from .._corrected import parse_corrected
 from .._cost import costs
 from .._follow import follow
 from .corrupt import Corrupted, corrupt
@@ -136,7 +136,7 @@ def load(config: Config, data_dir: str | None = None) -> Corrupted:
 
 def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None = None) -> None:
     """Every rule from the same start on the same data; records in `out`."""
-    rules = {text: parse_rule(text) for text in config.rules}
+    rules = {text: parse_corrected(text) for text in config.rules}
     xi, lam, S = problem(load(config, data_dir), config)
     exact = hypergradient(f, xi, Reverse(), T=config.T)
     adam = scale_first_update(optax.adam(1.0), config.first * len(lam) ** 0.5)
@@ -146,13 +146,15 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
         return {k: float(v) for k, v in _measure(lam, w, h, S).items()}
 
     with Records(out, asdict(config), keys=KEYS, resume=resume) as records:
-        for text, rule in rules.items():
+        for text, (rule, correction) in rules.items():
             log = follow(records, out, text, config.seed, config.steps)
             log.first(evaluate(lam))
             result = minimize(
                 f, xi, rule, lam, T=config.T, steps=config.steps, optimizer=adam, S=S,
+                correct=correction,
                 evaluate=evaluate, evaluate_every=config.every,
                 callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
             log.write(result)
-        costs(records, f, xi, rules, lam, S, config.T, {"seed": config.seed})
+        alone = {text: rule for text, (rule, correction) in rules.items() if not correction}
+        costs(records, f, xi, alone, lam, S, config.T, {"seed": config.seed})

@@ -19,12 +19,13 @@ from jaxtyping import Array
 
 from ...._hypergradient import hypergradient
 from ...._models.interaction import dynamics, f, first_lam, interaction
+from ...._outer.audits import Correction
 from ...._outer.minimize import minimize
 from ...._rules.base import AbstractRule
-from ...._rules.parse import parse_rule
 from ...._rules.reverse import Reverse
 from ...._types import Hyper
 from ...records import Records, Row
+from .._corrected import parse_corrected
 from .._cost import costs
 from .._follow import announce, as_file
 from .best import Stall
@@ -89,7 +90,7 @@ class Config:
 
 def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None = None) -> None:
     """Every set and every rule, from one start; records in `out`."""
-    rules = {text: parse_rule(text) for text in config.rules}
+    rules = {text: parse_corrected(text) for text in config.rules}
     take = lambda i: load(
         config.data[i], data_dir, config.m[i], config.trials, config.scale, config.seed
     )
@@ -97,9 +98,9 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
     with Records(out, asdict(config), keys=KEYS, resume=resume) as records:
         for i, sample in enumerate(samples):
             part = _Part(config, i, sample, records, out)
-            for text, rule in rules.items():
-                part.follow(text, rule)
-            part.cost(rules)
+            for text, (rule, correction) in rules.items():
+                part.follow(text, rule, correction)
+            part.cost({text: rule for text, (rule, corrected) in rules.items() if not corrected})
 
 
 class _Part:
@@ -115,8 +116,11 @@ class _Part:
         named = {"names": list(sample.names), "source": sample.source}
         records.add(kind="classes", data=self.name, **named)
 
-    def follow(self, text: str, rule: AbstractRule) -> None:
+    def follow(self, text: str, rule: AbstractRule, correction: Correction | None) -> None:
         """One rule, until every trial has stalled."""
+        if correction:
+            exact = Each(Reverse(segment=round(self.config.T**0.5)))
+            correction = Correction(exact, correction.share)
         steps, label = self.config.steps[self.i], {"data": self.name, "rule": text}
         if self.records.has(kind="interaction", **label, y=len(self.sample.names) - 1):
             return  # that is the last row of a rule
@@ -130,7 +134,7 @@ class _Part:
                 self.f, self.xi, Each(rule), self.lam, T=self.config.T, steps=steps,
                 optimizer=optax.adam(self.config.rate), S=self.sample.S,
                 evaluate=log.evaluate, evaluate_every=self.config.every,
-                callback=log.callback, checkpoint=folder,
+                callback=log.callback, checkpoint=folder, correct=correction,
             )  # fmt: skip
             log.complete(result)
         self._end(label, stall, log.numbers(stall.lam))
