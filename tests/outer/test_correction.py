@@ -23,7 +23,6 @@ CORRECT = bx.Correction(EXACT)
 @pytest.mark.parametrize("rule", [bx.Reverse(K=1), bx.Reverse(K=20), bx.Krylov(1, 3)], ids=repr)
 def test_an_audit_gives_both_rules(rule, exact):
     """Also where they share the way back."""
-    alpha = problems.ridge().f
     w = bx.solve(P.xi, P.lam, P.S, T=20)
     alpha = jax.tree.map(jnp.ones_like, w)
 
@@ -45,7 +44,7 @@ def test_an_audit_changes_nothing_and_tells_the_truth():
     plain = saved_run(None, 12)
     audited = saved_run(None, 12, audit=bx.Audit(EXACT, share=0.5))
     assert equal(audited.lam, plain.lam) and equal(audited.history["value"], plain.history["value"])
-    assert {0, 4} < set(np.flatnonzero(audited.history["audit"])) <= {0, 4, 8, 11}
+    np.testing.assert_array_equal(np.flatnonzero(audited.history["audit"]), [0, 4, 8])
     h, exact = (
         bx.hypergradient(P.f, P.xi, r, T=20)(P.lam, P.S).h for r in (bx.Reverse(K=5), EXACT)
     )

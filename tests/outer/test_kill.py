@@ -20,14 +20,15 @@ pytestmark = pytest.mark.slow
 class Lives:
     """Processes one after the other that go on with one run, and note how far they come."""
 
-    def __init__(self, folder):
-        self.directory, self._log = folder / "run", folder / "log"
+    def __init__(self, folder, *options):
+        self.directory, self._log, self._options = folder / "run", folder / "log", options
         cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}  # one compilation for all
         cache["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         self._environment = os.environ | cache
 
     def start(self, steps, directory=None):
         command = [sys.executable, PROGRAM, directory or self.directory, steps, self._log]
+        command.extend(self._options)
         pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return subprocess.Popen([*map(str, command)], env=self._environment, **pipes)
 
@@ -52,10 +53,11 @@ def end(process):
     return out
 
 
-def test_killed_and_stopped_at_random_moments(tmp_path):
-    rng, lives = random.Random(0), Lives(tmp_path)
+@pytest.mark.parametrize("kills, options", [(KILLS, ()), (5, ("correct",))])
+def test_killed_and_stopped_at_random_moments(kills, options, tmp_path):
+    rng, lives = random.Random(0), Lives(tmp_path, *options)
     last = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         code, _, steps = lives.live(signal.SIGKILL, rng.uniform(0, 0.6))
         assert code == -signal.SIGKILL
         assert steps[0] > last - EVERY, "more than one interval was lost"

@@ -1,7 +1,8 @@
 """Runs on however many devices there are: python devices.py DEVICES [PORT PROCESS DIR].
 
-Prints the final lam of a run with sampled contexts, of one with contexts from an iterator and a
-warm start, and of one whose inner data set is spread over the devices.
+Prints the final lam of a run with sampled contexts, what audits say of it, the lam of a run with
+contexts from an iterator and a warm start, and of one whose inner data set is spread over the
+devices, which is corrected.
 """
 
 import itertools
@@ -57,6 +58,10 @@ def main(devices, port=None, process=None, directory=None):
         )
     lams.append(result.lam)
     result = bx.minimize(
+        p.f, p.xi, rule, p.lam, contexts=draw, key=key, steps=7, audit=bx.Audit(share=0.5), **same
+    )
+    lams.append(np.asarray([*result.history["audit_error"], *result.history["audit_cosine"]]))
+    result = bx.minimize(
         p.f, p.xi, rule, p.lam, contexts=contexts(p), warm_start=True, steps=15, at_once=1, **same
     )
     lams.append(result.lam)
@@ -69,7 +74,8 @@ def main(devices, port=None, process=None, directory=None):
 
     S = {name: jax.tree.map(spread, q.S[name]) if mesh else q.S[name] for name in ("train", "val")}
     S = S | {"key": q.S["key"]}
-    result = bx.minimize(q.f, q.xi, rule, q.lam, S=S, T=20, steps=5, optimizer=optax.adam(0.05))
+    adam = optax.adam(0.05)
+    result = bx.minimize(q.f, q.xi, rule, q.lam, S=S, T=20, steps=6, optimizer=adam, correct=True)
     lams.append(result.lam)
     for lam in lams:
         print("lam", *(repr(float(x)) for x in np.asarray(jnp.ravel(jax.tree.leaves(lam)[0]))))

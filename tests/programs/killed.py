@@ -1,4 +1,7 @@
-"""A run that a test may kill: python killed.py DIR STEPS LOG; at its end, lam bit for bit."""
+"""A run that a test may kill: python killed.py DIR STEPS LOG [correct]; in the end, lam's bits.
+
+Corrected, it has one context; else it draws them.
+"""
 
 import sys
 import time
@@ -21,10 +24,11 @@ def noted(log):
     return callback
 
 
-def main(directory, steps, log):
+def main(directory, steps, log, correct=None):
     jax.config.update("jax_enable_x64", True)
     p = problems.ridge()
     draw = lambda key: p.S | {"train": (p.S["train"][0], jax.random.normal(key, (30,)))}
+    drawn = dict(contexts=draw, key=jax.random.key(0), batch=2)
     result = bx.minimize(
         p.f,
         p.xi,
@@ -33,9 +37,8 @@ def main(directory, steps, log):
         T=20,
         steps=int(steps),
         optimizer=optax.adam(0.01),
-        contexts=draw,
-        key=jax.random.key(0),
-        batch=2,
+        correct=bx.Correction(share=0.2) if correct else None,
+        **({"S": p.S} if correct else drawn),
         evaluate=lambda lam: lam[0],
         evaluate_every=30,
         checkpoint=bx.Checkpoint(directory, every=20),

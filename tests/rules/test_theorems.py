@@ -220,3 +220,30 @@ def test_conjugate_gradients_and_truncation_rates():
     assert rate(series) < 2.5 / kappa * 2  # a slow mode of rate 1/kappa rules
     assert np.all(np.array(series) <= (1 - 1 / kappa) ** K * (1 + 1e-9))
     assert cg[-1] < 0.2 * series[-1]
+
+
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("pause", [4, 9])
+def test_a_corrected_run_is_stationary_in_the_limit(K, pause):
+    """The page on correction: with eta = min(1 / 2L, 1 / (sqrt(p^2 + 8p) L_b)) the squares of the
+    true gradient have a sum of at most 2 (F_0 - F_*) / eta, which no truncated run has.
+    """
+    lam, S = strongly_convex(3, 0.3)
+    xi, T, steps = descent(4), 20, 2000
+    exact, cheap = BOUND[None], BOUND[K]
+    hessian = jax.jit(jax.jacfwd(lambda lam: exact(lam, S).h))
+    bias = jax.jit(jax.jacfwd(lambda lam: exact(lam, S).h - cheap(lam, S).h))
+    near = [lam * scale for scale in (0.0, 0.3, 0.6, 1.0)]
+    L, L_b = (max(float(jnp.linalg.norm(J(x), 2)) for x in near) for J in (hessian, bias))
+    eta = min(1 / (2 * L), 1 / ((pause**2 + 8 * pause) ** 0.5 * L_b))
+    share = 3 / (3 + pause - 1)  # of the time, which is one audit in `pause`
+    run = lambda correct: bx.minimize(
+        f, xi, bx.Reverse(K=K), lam, T=T, S=S, steps=steps, optimizer=optax.sgd(eta),
+        correct=correct,
+        evaluate=lambda lam: {"square": jnp.sum(exact(lam, S).h ** 2), "F": exact(lam, S).value},
+        evaluate_every=20,
+    )  # fmt: skip
+    corrected, plain = run(bx.Correction(bx.Reverse(), share)), run(None)
+    first, last = exact(lam, S), corrected.evaluations["F"][-1]
+    assert 20 * corrected.evaluations["square"].sum() <= 2 * (first.value - last) / eta
+    assert corrected.evaluations["square"][-1] < 0.1 * plain.evaluations["square"][-1]

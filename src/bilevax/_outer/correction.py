@@ -69,7 +69,7 @@ def _at_audit(
     repaid = jnp.clip(last.age.astype(size.dtype) / 2, 0.0, REPAID)
     repaid = jnp.where(refused, 0.0, repaid)
     changed = optax.tree.sub(delta, last.delta)
-    wait = _next_wait(audits.pause, last, tree.norm(changed), size, size > SMALL * largest)
+    wait = _next_wait(audits, last, tree.norm(changed), size, size > SMALL * largest)
     missed = tree.select(repaid > 0, changed, exact)
     finite = tree.all_finite(means.h)
     error = jnp.where(finite, tree.norm(delta) / tree.positive(size), jnp.inf)
@@ -81,7 +81,7 @@ def _at_audit(
 
 
 def _next_wait(
-    pause: int,
+    audits: Audits,
     last: LastAudit,
     changed: Float[Array, ""],
     size: Float[Array, ""],
@@ -92,7 +92,9 @@ def _next_wait(
     More, if delta hardly changed over the last ones. Fewer, if it changed by more than the exact h:
     the step size of the run is too large for pauses as long as that.
     """
-    usual = jnp.asarray(pause - 1, last.wait.dtype)
+    usual = jnp.asarray(audits.pause - 1, last.wait.dtype)
+    if not audits.corrects:
+        return usual
     longer = 2 * last.wait + 1
     still = jnp.minimum(longer, jnp.maximum(LONGEST, usual))
     wait = jnp.where(changed <= STILL * size, still, jnp.minimum(longer, usual))
