@@ -119,7 +119,7 @@ def odd_settings():
 
 def print_of(given):
     """The fingerprint of a run with these settings, and some others."""
-    given = given | dict(S=None, T=5, batch=2, at_once=2, warm_start=True, mesh=None)
+    given = given | dict(S=None, T=5, batch=2, at_once=2, warm_start=True, mesh=None, audits=None)
     lam, contexts = given.pop("lam"), given.pop("contexts")
     problem = OuterProblem(**given, draw=contexts)
     state = first_state(problem, lam, jnp.zeros((2, 3)))
