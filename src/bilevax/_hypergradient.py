@@ -98,15 +98,18 @@ def estimate(
 ) -> tuple[Estimate, Bool[Array, " 4"]]:
     """The estimate, and what is wrong with it: w, f or h not finite, h zero where it may not be."""
 
-    def objective(w, lam):
+    def objective(smooth, lam):
+        w = eqx.combine(smooth, rest)
         value, aux = check.pair(f(w, lam, S)) if has_aux else (f(w, lam, S), None)
         return check.scalar(value, "f"), aux
 
     w, pull = apply(rule, xi, lam, S, T)
-    (value, aux), (alpha, direct) = jax.value_and_grad(objective, (0, 1), has_aux=True)(w, lam)
+    smooth, rest = eqx.partition(w, eqx.is_inexact_array)
+    slopes = jax.value_and_grad(objective, (0, 1), has_aux=True)
+    (value, aux), (alpha, direct) = slopes(smooth, lam)
     indirect, report = pull(alpha)
     h = optax.tree.add(direct, indirect)
-    bad = [~tree.all_finite(x) for x in (w, value, h)]
+    bad = [~tree.all_finite(x) for x in (smooth, value, h)]
     out = Estimate((value, aux) if has_aux else value, h, w, report)
     return out, jnp.stack([*bad, _blank(rule, alpha, h)])
 
@@ -177,7 +180,8 @@ def _solve(xi, lam, S, rule, T):
     def run(lam, fixed):
         xi, S = eqx.combine(fixed, static())
         w, pull = apply(rule, xi, lam, S, T)
-        return outcome.finite(w, ~tree.all_finite(w)[None], [outcome.diverged(T)]), pull
+        bad = ~tree.all_finite(tree.inexact(w))[None]
+        return outcome.finite(w, bad, [outcome.diverged(T)]), pull
 
     def forward(lam, fixed):
         check.unperturbed(fixed, ("xi", "S"))
@@ -185,7 +189,8 @@ def _solve(xi, lam, S, rule, T):
         xi, S = eqx.combine(fixed, static())
         require_visible(rule, xi, lam, S, None)
         w, pull = run(lam, fixed)
-        arrays, rest = eqx.partition(eqx.filter_closure_convert(pull, w), eqx.is_array)
+        pull = eqx.filter_closure_convert(pull, tree.inexact(w))
+        arrays, rest = eqx.partition(pull, eqx.is_array)
         return w, (arrays, _Static(rest))
 
     def backward(residuals, alpha):
@@ -207,10 +212,11 @@ class _Static(eqx.Module):
 
 
 def _instantiate(alpha: Any):
-    if not isinstance(alpha, SymbolicZero):
-        return alpha
-    form: Any = alpha.aval
-    return jnp.zeros(form.shape, form.dtype)
+    """A cotangent in full; None for what has none, an integer or a key."""
+    form: Any = alpha.aval if isinstance(alpha, SymbolicZero) else alpha
+    if not jnp.issubdtype(form.dtype, jnp.inexact):
+        return None
+    return jnp.zeros(form.shape, form.dtype) if isinstance(alpha, SymbolicZero) else alpha
 
 
 def check_problem(f: Objective, xi: AbstractDynamics, rule: AbstractRule) -> None:

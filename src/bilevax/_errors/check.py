@@ -120,10 +120,10 @@ def scalar(value: Any, name: str) -> Array:
     shape = getattr(value, "shape", () if isinstance(value, (int, float)) else None)
     if shape != () or isinstance(value, (bool, np.bool_)):
         got = f"shape {shape}" if shape else _kind(value)
-        raise TypeError(
-            f"{name}(w, lam, S) must return a scalar, got {got}: reduce it with "
-            "jnp.mean or jnp.sum, and return nothing else."
-        )
+        remedy = "reduce it with jnp.mean or jnp.sum, and return nothing else"
+        if name == "g" and isinstance(value, tuple):
+            remedy += ", unless init returns bx.Stateful(w, state)"
+        raise TypeError(f"{name}(w, lam, S) must return a scalar, got {got}: {remedy}.")
     value = jnp.asarray(value)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(
@@ -139,6 +139,16 @@ def pair(value: Any) -> tuple[Any, Any]:
         raise TypeError(
             f"has_aux=True says that f returns a pair (scalar, anything else), got {_kind(value)}: "
             "return both, or leave has_aux out."
+        )
+    return value
+
+
+def loss_and_state(value: Any) -> tuple[Any, Any]:
+    """What g of a model with a state returns."""
+    if not (isinstance(value, tuple) and len(value) == 2):
+        raise TypeError(
+            f"g of a bx.Stateful must return a pair (loss, new state), got {_kind(value)}: return "
+            "the state too, as it came if nothing changes it."
         )
     return value
 

@@ -54,7 +54,7 @@ class Implicit(AbstractRule):
         x, residual, read, tags = xi.equilibrium(s, lam, S, jnp.asarray(T - 1, jnp.int32))
         if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
             outcome.needs_symmetry(self.solver)
-        w, pull_read = jax.vjp(read, x)
+        pull_read = jax.vjp(lambda x: tree.inexact(read(x)), x)[1]
 
         def pull(alpha: Params):
             # lineax takes a direction for singular when its curvature is below 100 eps M, an
@@ -73,7 +73,7 @@ class Implicit(AbstractRule):
             h = tree.scale(-large, back(u)[1])
             return h, {"steps": steps, "residual": tree.norm(at_end)}
 
-        return w, pull
+        return read(x), pull
 
     def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, sound: Array):
         """operator u = alpha, for alpha of unit length, so that atol has a meaning."""
