@@ -80,7 +80,8 @@ def hypergradient(
     T = check.horizon(T)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
-        out, bad = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
+        lam, S = check.floating(lam, "lam"), check.context(S)
+        out, bad = _checked(f, xi, rule, lam, S, T, has_aux)
         outcome.not_zero(rule, bad[3])
         return outcome.finite(out, bad[:3], [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H])
 
@@ -165,7 +166,7 @@ def solve(
     """
     check_loop(xi, rule)
     lam = check.floating(lam, "lam")
-    return _solve(xi, lam, S, rule, check.horizon(T))
+    return _solve(xi, lam, check.context(S), rule, check.horizon(T))
 
 
 @weak_jit

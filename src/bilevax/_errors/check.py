@@ -115,6 +115,26 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
         )
 
 
+def context(S: PyTree) -> PyTree:
+    """S, where tensors of another library, as PyTorch's, have become arrays."""
+    foreign = lambda a: hasattr(type(a), "__dlpack__") and not isinstance(
+        a, (jax.Array, np.ndarray, np.generic)
+    )
+
+    def own(path: Any, a: Any) -> Any:
+        if not foreign(a):
+            return a
+        try:
+            return jnp.asarray(np.asarray(a))
+        except (RuntimeError, TypeError) as error:
+            raise TypeError(
+                f"{name_of('S', path)} is a {type(a).__module__}.{type(a).__name__} that cannot "
+                f"become an array ({error}) Give it detached, on the CPU."
+            ) from error
+
+    return jax.tree_util.tree_map_with_path(own, S)
+
+
 def scalar(value: Any, name: str) -> Array:
     """The value of an objective: one real floating number."""
     shape = getattr(value, "shape", () if isinstance(value, (int, float)) else None)

@@ -57,7 +57,7 @@ def diagnose(
     """
     check_objective(f)
     check_dynamics(xi)
-    T, lam = check.horizon(T), check.floating(lam, "lam")
+    T, lam, S = check.horizon(T), check.floating(lam, "lam"), check.context(S)
     lanczos = check.integer(lanczos, "lanczos", "0 leaves the spectrum out", least=0)
     K = np.arange(1, T + 1) if depths is None else np.asarray(diagnostics.depths(depths, T))
     fails = _optimum_fails(xi, lam, S)

@@ -69,7 +69,7 @@ def forecast(
     if memory is not None:
         check.positive(memory, "memory", "give the number of bytes, as in memory=8e9")
     _require_floating(lam)
-    lam = jax.eval_shape(tree.strong, lam)
+    lam, S = jax.eval_shape(tree.strong, lam), check.context(S)
     with _status_line() as show:
 
         def program(rule: AbstractRule) -> Program:

@@ -26,8 +26,8 @@ def arrays(tree: PyTree) -> PyTree:
 
         >>> import torch
         >>> from bilevax.torch import arrays
-        >>> arrays({"x": torch.ones(2), "y": torch.tensor([3, 4]), "name": "a"})
-        {'x': Array([1., 1.], dtype=float32), 'y': Array([3, 4], dtype=int32), 'name': 'a'}
+        >>> arrays({"x": torch.ones(2), "y": torch.tensor([3, 4])})
+        {'x': Array([1., 1.], dtype=float32), 'y': Array([3, 4], dtype=int32)}
     """
     return jax.tree.map(lambda a: array(a) if isinstance(a, torch.Tensor) else a, tree)
 
