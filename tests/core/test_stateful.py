@@ -83,13 +83,14 @@ def test_solve_follows_the_state():
 def test_truncation_follows_the_state(K):
     """`jax.grad` of the plain loop, cut before its last K steps."""
     p = problem()
+    smooth = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+    stop = lambda a: jax.lax.stop_gradient(a) if smooth(a) else a
 
     def loss(lam):
         s = p.xi.start(lam, S)
         for t in range(T):
             if t == T - K:
-                smooth = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
-                s = jax.tree.map(lambda a: jax.lax.stop_gradient(a) if smooth(a) else a, s)
+                s = jax.tree.map(stop, s)
             s = p.xi.advance(s, lam, S, jnp.asarray(t, jnp.int32))
         return f(p.xi.read(s), lam, S)
 

@@ -1,5 +1,7 @@
 """Modules of the tests, and hypergradients of their training by torch's own autograd."""
 
+import itertools
+
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -30,7 +32,7 @@ class ResNet18(nn.Module):
         self.stem = nn.Conv2d(3, width, 7, 2, 3, bias=False)
         self.bn, self.pool = nn.BatchNorm2d(width), nn.MaxPool2d(3, 2, 1)
         widths = [width, width, 2 * width, 4 * width, 8 * width]
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(itertools.pairwise(widths))
         stages = [[Block(a, b, 1 + (i > 0)), Block(b, b, 1)] for i, (a, b) in enumerate(pairs)]
         self.stages = nn.Sequential(*(block for stage in stages for block in stage))
         self.head = nn.Linear(8 * width, classes)

@@ -12,7 +12,7 @@ import torch
 from nets import NETS, Task
 
 import bilevax as bx
-from bilevax.torch import arrays, functional, in_jax
+from bilevax.torch import arrays, functional
 
 T = 6
 RULES = [(bx.Reverse(K=5), 5), (bx.Reverse(segment=2), T)]

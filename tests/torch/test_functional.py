@@ -110,8 +110,8 @@ def test_through_runs_any_function_of_the_module():
 def test_groups_have_rates_of_their_own():
     module = normed()
     net = functional(module)
-    labels = net.labels({"norm": module[1].parameters(), "rest": [*module[0].parameters(),
-                                                                *module[4].parameters()]})  # fmt: skip
+    rest = [*module[0].parameters(), *module[4].parameters()]
+    labels = net.labels({"norm": module[1].parameters(), "rest": rest})
     opt = optax.multi_transform({"norm": optax.sgd(0.0), "rest": optax.sgd(0.1)}, labels)
     g = lambda w, lam, S: jnp.exp(lam) * jnp.mean(net(w, S) ** 2)
     xi = bx.Descent(g, bx.constant(net.params), opt)
@@ -174,7 +174,9 @@ def test_the_fast_path_of_attention_is_left_as_it_was():
 
 def test_an_operator_that_is_missing_is_named_with_the_way_out():
     airy = in_jax(torch.special.airy_ai)
-    with pytest.raises(NotImplementedError, match=r"aten.special_airy_ai: .*bilevax.torch.implement"):
+    with pytest.raises(
+        NotImplementedError, match=r"aten.special_airy_ai: .*bilevax.torch.implement"
+    ):
         airy(jnp.ones(2))
     implement(torch.ops.aten.special_airy_ai, lambda x: 2 * x)
     assert np.array_equal(airy(jnp.ones(2)), [2, 2])
@@ -210,3 +212,16 @@ def test_tensors_in_S_become_arrays_everywhere():
     assert np.allclose(run(S=tensors).lam, run(contexts=loader).lam, rtol=1e-12)
     with pytest.raises(TypeError, match=r"S\['x'\] is a torch.Tensor that cannot become an array"):
         hg(lam, tensors | {"x": X.clone().requires_grad_()})
+
+
+def test_every_public_name_has_an_example_and_a_place():
+    import pathlib
+
+    import bilevax.torch
+
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "api" / "torch.md").read_text("utf-8")
+    public = {n for n in vars(bilevax.torch) if not n.startswith("_") and n[0].isalpha()}
+    assert public == {"Functional", "arrays", "functional", "implement", "in_jax"}
+    for name in public:
+        assert f"::: bilevax.torch.{name}\n" in page
+        assert ">>> " in getattr(bilevax.torch, name).__doc__

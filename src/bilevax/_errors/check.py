@@ -117,8 +117,8 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
 
 def context(S: PyTree) -> PyTree:
     """S, where tensors of another library, as PyTorch's, have become arrays."""
-    foreign = lambda a: hasattr(type(a), "__dlpack__") and not isinstance(
-        a, (jax.Array, np.ndarray, np.generic)
+    foreign = lambda a: (
+        hasattr(type(a), "__dlpack__") and not isinstance(a, (jax.Array, np.ndarray, np.generic))
     )
 
     def own(path: Any, a: Any) -> Any:

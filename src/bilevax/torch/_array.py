@@ -32,5 +32,5 @@ def copied(t: Any) -> Array:
 
 def tensor_of(a: Array, like: Any) -> Any:
     """An array as a tensor of the dtype and device of another."""
-    a = np.array(a.astype(jnp.float32) if a.dtype == jnp.bfloat16 else a)
-    return torch.from_numpy(a).to(like.device, like.dtype)
+    values = np.array(a.astype(jnp.float32) if a.dtype == jnp.bfloat16 else a)
+    return torch.from_numpy(values).to(like.device, like.dtype)

@@ -18,8 +18,8 @@ def not_a_module(value: Any) -> NoReturn:
 
 def no_params(module: Any) -> NoReturn:
     raise ValueError(
-        f"{type(module).__name__} has no parameter with requires_grad=True, so that there is nothing"
-        " to train: unfreeze some of them before functional(module)."
+        f"{type(module).__name__} has no parameter with requires_grad=True, so there is nothing to "
+        "train: unfreeze some of them before functional(module)."
     )
 
 
@@ -52,8 +52,8 @@ def wrong_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
 def wrong_shape(name: str, given: Any, known: Any) -> None:
     if tuple(given.shape) != tuple(known.shape):
         raise ValueError(
-            f"{name!r} has shape {tuple(given.shape)}, the module's {tuple(known.shape)}: give what "
-            "the same module was trained to."
+            f"{name!r} has shape {tuple(given.shape)}, the module's {tuple(known.shape)}: give what"
+            " the same module was trained to."
         )
 
 

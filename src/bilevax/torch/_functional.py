@@ -41,6 +41,15 @@ class Functional(eqx.Module):
     as `net.train()` and `net.eval()` say. In train mode dropout draws from the `key` that is given,
     and BatchNorm normalises by the statistics of its batch; in eval mode it takes the running ones,
     of `state`. `net.apply` also returns what the pass has changed, for `bx.Stateful`.
+
+    !!! example
+
+        >>> import torch, jax.numpy as jnp
+        >>> from bilevax.torch import functional
+        >>> net = functional(torch.nn.BatchNorm1d(2))
+        >>> out, state = net.apply(net.params, net.buffers, jnp.ones((4, 2)))
+        >>> state["running_mean"]  # a tenth of the way from 0 to the batch's
+        Array([0.1, 0.1], dtype=float32)
     """
 
     module: Any = eqx.field(static=True)
@@ -119,7 +128,7 @@ class Functional(eqx.Module):
         errors.wrong_names("w", w, self.params)
         errors.wrong_names("state", state or self.buffers, self.buffers)
         own = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
-        values = {**w, **(state or {})}
+        values: dict[str, Array] = {**w, **(state or {})}  # pyright: ignore[reportGeneralTypeIssues]
         for name, a in values.items():
             errors.wrong_shape(name, a, own[name])
         with torch.no_grad():
@@ -129,12 +138,11 @@ class Functional(eqx.Module):
 
     def __repr__(self) -> str:
         size = lambda arrays: sum(a.size for a in arrays.values())
-        mode = {(True,): "train", (False,): "eval"}.get(tuple({*self.modes}), "mixed")
-        says = {
-            "train": "train mode: dropout on, BatchNorm by the statistics of its batch",
-            "eval": "eval mode: dropout off, BatchNorm by its running statistics",
-            "mixed": "each layer in the mode that it was in",
-        }[mode]
+        says = "each layer in the mode that it was in"
+        if all(self.modes):
+            says = "train mode: dropout on, BatchNorm by the statistics of its batch"
+        if not any(self.modes):
+            says = "eval mode: dropout off, BatchNorm by its running statistics"
         counts = f"{size(self.params)} parameters, {size(self.frozen)} frozen"
         return f"<{type(self.module).__name__}: {counts}, {size(self.buffers)} in buffers; {says}>"
 

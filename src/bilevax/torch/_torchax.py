@@ -13,9 +13,9 @@ from importlib.metadata import version
 try:
     import torch
 except ImportError as error:
-    raise ImportError("bilevax.torch needs PyTorch and torchax: pip install 'bilevax[torch]'.") from (
-        error
-    )
+    raise ImportError(
+        "bilevax.torch needs PyTorch and torchax: pip install 'bilevax[torch]'."
+    ) from (error)
 
 NEEDS_HELP = (0, 0, 13)
 """The last version of torchax that looks such operators up."""
@@ -59,11 +59,10 @@ def _as_it_was() -> Iterator[None]:
 
 
 def _load():
-    from torchax import tensor
-    from torchax.ops import jaten  # noqa: F401
+    from torchax import decompositions, tensor
+    from torchax.ops import jaten
 
-    import torchax.decompositions as _  # noqa: F401
-
+    del decompositions, jaten  # they register operators
     return tensor
 
 
