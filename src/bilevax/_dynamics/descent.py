@@ -85,7 +85,8 @@ class Descent(AbstractDynamics):
 
     def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
         del t
-        return self._update(s, lam, S)
+        with check.whole(self.sample is not all_of):
+            return self._update(s, lam, S)
 
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
         """Stationarity of g, whose Jacobian is the Hessian of g (Eq. 11).
@@ -96,7 +97,8 @@ class Descent(AbstractDynamics):
         x, rest = eqx.partition(s.w, eqx.is_inexact_array)
 
         def residual(x, lam):
-            gradient, state = self._gradient(eqx.combine(x, rest), lam, S)
+            with check.whole(self.sample is not all_of):
+                gradient, state = self._gradient(eqx.combine(x, rest), lam, S)
             if not isinstance(x, Stateful):
                 return gradient
             return Stateful(gradient, optax.tree.sub(x.state, tree.inexact(state)))

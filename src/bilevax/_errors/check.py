@@ -174,6 +174,21 @@ def loss_and_state(value: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
+def whole(sampled: bool) -> Iterator[None]:
+    """Where `sample` makes S_t, g may ask for something that S itself does not have."""
+    try:
+        yield
+    except (KeyError, AttributeError) as error:
+        if not sampled:
+            raise
+        raise ValueError(
+            f"Implicit and Neumann describe the optimum of g on the whole S, where g raises "
+            f"{type(error).__name__}: {error}, which only sample gives: put it into S too (as in "
+            "S | {'rows': jnp.arange(n)}, all rows), or use Reverse(K=...)."
+        ) from error
+
+
+@contextmanager
 def optimizer(opt: Any) -> Iterator[None]:
     """An optimizer with a protocol of its own, such as optax.lookahead, ends in its own errors."""
     try:

@@ -34,8 +34,8 @@ def finite(x: np.ndarray, name: str) -> None:
 def one_of(x: Any, y: Any) -> None:
     if x is not None or y is not None:
         raise ValueError(
-            "trusted is a mask over the rows of X, X_trusted and y_trusted are further rows; give one "
-            "of the two."
+            "trusted is a mask over the rows of X, X_trusted and y_trusted are further rows; give "
+            "one of the two."
         )
 
 

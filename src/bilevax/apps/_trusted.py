@@ -79,9 +79,9 @@ def warn_of_scales(x: np.ndarray, other: np.ndarray) -> None:
     ratio = np.median(np.maximum(other.std(0)[use], 1e-12) / width[use])
     if shift > FAR or not 1 / WIDE < ratio < WIDE:
         warnings.warn(
-            f"X_trusted is on another scale than X (its columns are {shift:.1f} deviations of X away,"
-            f" and {ratio:.2g} times as wide, in the median): in a Pipeline X_trusted goes past the "
-            "steps before this one; put its rows into X and pass trusted=mask to fit instead.",
+            f"X_trusted is on another scale than X (its columns are {shift:.1f} deviations of X "
+            f"away, and {ratio:.2g} times as wide, in the median): in a Pipeline X_trusted goes "
+            "past the steps before this one; put its rows into X and pass trusted=mask to fit.",
             ScaleWarning,
             stacklevel=4,
         )
@@ -89,8 +89,9 @@ def warn_of_scales(x: np.ndarray, other: np.ndarray) -> None:
 
 def warn_of_none() -> None:
     warnings.warn(
-        "no trusted rows were given, so labels are weighed by what a classifier of all rows believes "
-        "of them: pass trusted=mask, or X_trusted and y_trusted, for rows whose labels you checked.",
+        "no trusted rows were given, so labels are weighed by what a classifier of all rows "
+        "believes of them: pass trusted=mask, or X_trusted and y_trusted, for rows whose labels you "
+        "have checked.",
         NoTrustedRowsWarning,
         stacklevel=4,
     )
