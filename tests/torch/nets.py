@@ -120,7 +120,7 @@ class Task:
         self.x = [cast(draw(8)) for _ in range(2)]
         self.y = [torch.arange(8) % 3 for _ in range(2)]
         # ReLU, pooling and BatchNorm over few rows amplify rounding in large steps
-        rate = -8.0 if name == "resnet" else -3.0
+        rate = -9.0 if name == "resnet" else -3.0
         self.lam = 0.3 * torch.randn(8, dtype=dtype), torch.tensor(rate, dtype=dtype)
 
     def autograd(self, T, K):
