@@ -25,7 +25,7 @@ from bilevax.torch import arrays, functional
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests" / "torch"))
-from nets import ResNet18, Transformer
+from nets import ResNet18, Transformer  # noqa: E402
 
 T, RATE, MOMENTUM, REPEATS = 5, 1e-3, 0.5, 3
 OUT = ROOT / "results" / "benchmarks" / "module.json"
@@ -150,7 +150,8 @@ def main():
             error = np.linalg.norm(answer - want[name]) / np.linalg.norm(want[name])
             rows.append({"net": name, "way": way, "error": float(error)} | row)
             print(rows[-1], flush=True)
-    OUT.write_text(json.dumps({"torch": torch.__version__, "jax": jax.__version__, "rows": rows}, indent=1) + "\n")  # fmt: skip
+    versions = {"torch": torch.__version__, "jax": jax.__version__}
+    OUT.write_text(json.dumps(versions | {"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from .._loop import read_vjp, settle_vjp, solved
 from .._types import Context, Hyper, Params, Pull
 from .base import AbstractRule, Channel
 
-
 REMEDY = (
-    "Give damping, raise the solver's max_steps, add regularisation to g, train longer inside, or use "
-    "Reverse(K=...), which needs no inverse."
+    "Give damping, raise the solver's max_steps, add regularisation to g, train longer inside, or "
+    "use Reverse(K=...), which needs no inverse."
 )
 
 

@@ -90,8 +90,8 @@ def warn_of_scales(x: np.ndarray, other: np.ndarray) -> None:
 def warn_of_none() -> None:
     warnings.warn(
         "no trusted rows were given, so labels are weighed by what a classifier of all rows "
-        "believes of them: pass trusted=mask, or X_trusted and y_trusted, for rows whose labels you "
-        "have checked.",
+        "believes of them: pass trusted=mask, or X_trusted and y_trusted, for rows whose labels "
+        "you have checked.",
         NoTrustedRowsWarning,
         stacklevel=4,
     )

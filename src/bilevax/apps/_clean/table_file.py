@@ -63,7 +63,7 @@ def _read_csv(path: Path) -> TableFile:
         ) from None
     records = _records(path, data)
     first = next(records, None)
-    if first is None or not first.cells and all(not record.cells for record in records):
+    if first is None or (not first.cells and all(not record.cells for record in records)):
         raise DataError(f"{path} is empty.")
     names = [name.removeprefix("\ufeff") for name in first.cells]
     require_distinct(path, names)

@@ -1,4 +1,4 @@
-"""Columns of text in little memory: bytes one after the other, not a Python object for each cell."""
+"""Columns of text in little memory: bytes in a row, not a Python object for each cell."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
