@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 MINIMUM := .venv-min
+MODELS := .venv-models
 
 # Where data sets are, if there is a folder of them next to the repository.
 ifneq ($(wildcard ../shared/data),)
@@ -15,7 +16,7 @@ PYTEST := -m pytest -n auto --dist worksteal
 # What is run once more with the oldest dependencies.
 CORE := $(addprefix tests/core/test_,errors.py prepared.py transforms.py visible.py) tests/rules/test_implicit.py
 
-.PHONY: demo test test-all test-eager test-minimum lint docs bench clean
+.PHONY: demo test test-all test-eager test-minimum test-models lint docs bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/bilevax run hypercleaning --out runs/demo --resume
@@ -24,7 +25,7 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python $(PYTEST) --durations=15 -m 'not slow'
 
-test-all: $(VENV)/dev.stamp test-eager test-minimum
+test-all: $(VENV)/dev.stamp test-eager test-minimum test-models
 	$(BIN)/python $(PYTEST) --durations=15
 
 test-eager: $(VENV)/dev.stamp
@@ -32,6 +33,11 @@ test-eager: $(VENV)/dev.stamp
 
 test-minimum: $(MINIMUM)/stamp
 	$(MINIMUM)/bin/python $(PYTEST) -m 'not slow' $(CORE)
+
+# Models of other libraries: PyTorch, Flax, Haiku, Keras; and the pages that use them.
+test-models: $(MODELS)/stamp
+	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) --durations=5 tests/torch src/bilevax/torch
+	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) -k peer_block tests/core/test_package.py
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -46,7 +52,7 @@ bench: $(PEERS)/bench.stamp
 	$(PEERS)/bin/python -m benchmarks.peers
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(MINIMUM) dist
+	rm -rf $(VENV) $(PEERS) $(MINIMUM) $(MODELS) dist
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("bilevax needs Python 3.11 or newer, $(PYTHON) is %d.%d: run make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -77,4 +83,10 @@ $(MINIMUM)/stamp: pyproject.toml
 	echo '*' > $(MINIMUM)/.gitignore
 	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*(x.replace(">=", "==") for x in project["dependencies"]), sep="\n")' > $(MINIMUM)/lowest.txt
 	$(MINIMUM)/bin/python -m pip install --quiet --editable . --constraint $(MINIMUM)/lowest.txt hypothesis pytest pytest-xdist
+	touch $@
+
+$(MODELS)/stamp: pyproject.toml
+	$(PYTHON) -m venv $(MODELS)
+	echo '*' > $(MODELS)/.gitignore
+	$(MODELS)/bin/python -m pip install --quiet --editable '.[models]' hypothesis pytest pytest-xdist
 	touch $@

@@ -1,5 +1,6 @@
 """Float64, no implicit promotion of dtype or rank; programs compiled fast, not well."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -29,6 +30,9 @@ def _plain_doctests(request):
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
         yield
 
+
+# Examples of bilevax.torch need PyTorch: `make test-models` has it.
+collect_ignore_glob = [] if importlib.util.find_spec("torchax") else ["src/bilevax/torch/*"]
 
 MAPS = Path("/proc/self/maps")
 

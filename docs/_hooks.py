@@ -32,6 +32,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
+    markdown = markdown.replace("```python peer\n", "```python\n")  # a mark for the tests
     here = posixpath.dirname(page.file.src_uri)
     move = lambda path: posixpath.relpath(_uri(path), here or ".")
     return TIGHT.sub(r"\g<0>\n", _relinked(markdown, page.file, move))

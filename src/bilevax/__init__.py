@@ -29,6 +29,7 @@ from ._dynamics import AbstractDynamics as AbstractDynamics
 from ._dynamics import Descent as Descent
 from ._dynamics import Dynamics as Dynamics
 from ._dynamics import Prepared as Prepared
+from ._dynamics import Stateful as Stateful
 from ._dynamics import constant as constant
 from ._errors.checkpoints import CheckpointMismatchError as CheckpointMismatchError
 from ._errors.checkpoints import CheckpointWarning as CheckpointWarning

@@ -80,7 +80,8 @@ def hypergradient(
     T = check.horizon(T)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
-        out, bad = _checked(f, xi, rule, check.floating(lam, "lam"), S, T, has_aux)
+        lam, S = check.floating(lam, "lam"), check.context(S)
+        out, bad = _checked(f, xi, rule, lam, S, T, has_aux)
         outcome.not_zero(rule, bad[3])
         return outcome.finite(out, bad[:3], [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H])
 
@@ -101,7 +102,7 @@ def estimate(
     (value, aux), (alpha, direct) = _gradient(f, w, lam, S, has_aux)
     indirect, report = pull(alpha)
     h = optax.tree.add(direct, indirect)
-    bad = [~tree.all_finite(x) for x in (w, value, h)]
+    bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, h)]
     out = Estimate((value, aux) if has_aux else value, h, w, report)
     return out, jnp.stack([*bad, _blank(rule, alpha, h)])
 
@@ -120,18 +121,20 @@ def audited_estimate(
     (value, _), (alpha, direct) = _gradient(f, w, lam, S, has_aux=False)
     indirect, report, exact_indirect = pull(alpha)
     h, h_exact = (optax.tree.add(direct, x) for x in (indirect, exact_indirect))
-    bad = [~tree.all_finite(x) for x in (w, value, h_exact)]
+    bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, h_exact)]
     return Estimate(value, h, w, report), jnp.stack([*bad, jnp.asarray(False)]), h_exact
 
 
 def _gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):
-    """((f, aux), (grad_w f, grad_lam f))."""
+    """((f, aux), (grad_w f, grad_lam f)); what is not a number in w is only read."""
+    smooth, rest = eqx.partition(w, eqx.is_inexact_array)
 
-    def objective(w, lam):
+    def objective(smooth, lam):
+        w = eqx.combine(smooth, rest)
         value, aux = check.pair(f(w, lam, S)) if has_aux else (f(w, lam, S), None)
         return check.scalar(value, "f"), aux
 
-    return jax.value_and_grad(objective, (0, 1), has_aux=True)(w, lam)
+    return jax.value_and_grad(objective, (0, 1), has_aux=True)(smooth, lam)
 
 
 def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:
@@ -185,7 +188,7 @@ def solve(
     """
     check_loop(xi, rule)
     lam = check.floating(lam, "lam")
-    return _solve(xi, lam, S, rule, check.horizon(T))
+    return _solve(xi, lam, check.context(S), rule, check.horizon(T))
 
 
 @weak_jit
@@ -200,7 +203,8 @@ def _solve(xi, lam, S, rule, T):
     def run(lam, fixed):
         xi, S = eqx.combine(fixed, static())
         w, pull = apply(rule, xi, lam, S, T)
-        return outcome.finite(w, ~tree.all_finite(w)[None], [outcome.diverged(T)]), pull
+        bad = ~tree.all_finite(tree.inexact(w))[None]
+        return outcome.finite(w, bad, [outcome.diverged(T)]), pull
 
     def forward(lam, fixed):
         check.unperturbed(fixed, ("xi", "S"))
@@ -208,7 +212,8 @@ def _solve(xi, lam, S, rule, T):
         xi, S = eqx.combine(fixed, static())
         require_visible(rule, xi, lam, S, None)
         w, pull = run(lam, fixed)
-        arrays, rest = eqx.partition(eqx.filter_closure_convert(pull, w), eqx.is_array)
+        pull = eqx.filter_closure_convert(pull, tree.inexact(w))
+        arrays, rest = eqx.partition(pull, eqx.is_array)
         return w, (arrays, _Static(rest))
 
     def backward(residuals, alpha):
@@ -230,10 +235,11 @@ class _Static(eqx.Module):
 
 
 def _instantiate(alpha: Any):
-    if not isinstance(alpha, SymbolicZero):
-        return alpha
-    form: Any = alpha.aval
-    return jnp.zeros(form.shape, form.dtype)
+    """A cotangent in full; None for what has none, an integer or a key."""
+    form: Any = alpha.aval if isinstance(alpha, SymbolicZero) else alpha
+    if not jnp.issubdtype(form.dtype, jnp.inexact):
+        return None
+    return jnp.zeros(form.shape, form.dtype) if isinstance(alpha, SymbolicZero) else alpha
 
 
 def check_problem(f: Objective, xi: AbstractDynamics, rule: AbstractRule) -> None:

@@ -214,7 +214,11 @@ def start_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, alpha: PyTree) -> Hy
 
 
 def read_vjp(xi: AbstractDynamics, s: State) -> tuple[Params, Callable[[Params], Any]]:
-    """w and the pullback of `read`: alpha in w to alpha_T in the state."""
+    """w and the pullback of `read`: alpha in w to alpha_T in the state.
+
+    Where w comes with integers (a `Stateful`), alpha has None in their places.
+    """
     x, rest = eqx.partition(s, eqx.is_inexact_array)
-    w, pull = jax.vjp(lambda x: xi.read(eqx.combine(x, rest)), x)
-    return w, lambda alpha: pull(alpha)[0]
+    smooth = lambda x: tree.inexact(xi.read(eqx.combine(x, rest)))
+    pull = jax.vjp(smooth, x)[1]
+    return xi.read(s), lambda alpha: pull(alpha)[0]

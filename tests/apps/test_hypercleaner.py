@@ -2,7 +2,6 @@
 
 import io
 import pickle
-from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -12,14 +11,18 @@ import numpy as np
 import pytest
 from memory_maps import added
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import bilevax as bx
-from bilevax.apps import HyperCleaner
+from bilevax.apps import HyperCleaner, NoTrustedRowsWarning, ScaleWarning
 
 N, M = 1000, 100
 FAST = dict(rule=bx.Reverse(K=3), T=20, steps=3, learning_rate=1.0)
@@ -170,8 +173,10 @@ def with_nan(x):
 
 
 WRONG = {
-    "nothing trusted": ((X, Y), "X_trusted and y_trusted must be given"),
-    "no labels": ((X, Y, X), "y_trusted must be given"),
+    "no labels": ((X, Y, X), "y_trusted must be given with X_trusted"),
+    "twice": ((X, Y, X, Y, Y == Y), "give one of the two"),
+    "a short mask": ((X, Y, None, None, [True]), "must be a mask with True or False for each"),
+    "all trusted": ((X, Y, None, None, Y == Y), "trusted marks all rows"),
     "nan": ((with_nan(X), Y, X, Y), r"X holds NaN \(row 3, column 1\)"),
     "trusted nan": ((X, Y, with_nan(X), Y), r"X_trusted holds NaN \(row 3, column 1\)"),
     "inf": ((np.where(X > 0.9, np.inf, X), Y, X, Y), "X holds inf"),
@@ -213,21 +218,60 @@ def test_sparse_is_refused():
         HyperCleaner().fit(sparse.csr_matrix(X), Y, X, Y)
 
 
-class SameData(HyperCleaner):
-    """For scikit-learn's checks, whose fit has two arguments: trusts the data it is given.
-
-    The checks are about the interface, in dozens of shapes; the run, which would be compiled
-    for each, is left out.
-    """
-
-    def fit(self, X, y):
-        return super().fit(X, y, X, y)
-
-    def _minimize(self, p):
-        return SimpleNamespace(lam=p.lam, history={})
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_agrees():
-    check_estimator(SameData(**FAST), expected_failed_checks={})  # none is expected to fail
+    check_estimator(HyperCleaner(**FAST), expected_failed_checks={})  # none is expected to fail
+
+
+def test_without_trusted_rows_it_says_so_and_believes_its_own_classifier(data):
+    x, y = data.train
+    with pytest.warns(NoTrustedRowsWarning, match="no trusted rows were given"):
+        cleaner = HyperCleaner(T=50).fit(x, y)
+    assert f1_score(data.wrong, cleaner.suspect_) > 0.8
+    assert cleaner.history_ == {} and cleaner.diagnosis_ is None
+
+
+def mixed(data):
+    """Trusted rows among the others, in any order; and which of the labels are wrong."""
+    x, y = (np.concatenate(pair) for pair in zip(data.train, data.trusted, strict=True))
+    order = np.random.default_rng(1).permutation(len(x))
+    wrong = np.concatenate([data.wrong, np.zeros(M, bool)])
+    return x[order], y[order], (np.arange(len(x)) >= N)[order], wrong[order]
+
+
+def test_a_mask_is_as_good_as_further_rows(data, cleaner):
+    x, y, mask, wrong = mixed(data)
+    other = HyperCleaner(steps=25).fit(x, y, trusted=mask)
+    assert other.suspect_.shape == other.weights_.shape == (N + M,)
+    assert (other.weights_[mask] > 0.999).all() and not other.suspect_[mask].any()
+    assert f1_score(wrong, other.suspect_) > 0.85
+    assert abs(other.score(*data.test) - cleaner.score(*data.test)) < 0.02
+
+
+def test_in_a_pipeline_the_mask_goes_through_the_scaler(data, cleaner):
+    x, y, mask, _ = mixed(data)
+    plain = dict(steps=25, standardize=False)
+    pipe = make_pipeline(StandardScaler(), HyperCleaner(**plain))
+    right = pipe.fit(x, y, hypercleaner__trusted=mask).score(*data.test)
+    scaled = StandardScaler().fit_transform(data.train[0])
+    with pytest.warns(ScaleWarning, match="trusted=mask"):
+        HyperCleaner(rule=bx.Reverse(K=3), T=20, steps=1, standardize=False).fit(
+            scaled, data.train[1], *data.trusted
+        )
+    assert right > cleaner.score(*data.test) - 0.03
+
+
+def test_cross_validation_divides_the_mask_and_judges_by_trusted_rows(data):
+    x, y, mask, _ = mixed(data)
+    pipe = make_pipeline(StandardScaler(), HyperCleaner(rule=bx.Reverse(K=5), T=50, steps=15))
+    folds = StratifiedKFold(3).split(x, mask)  # every part has trusted rows
+    with config_context(enable_metadata_routing=True):
+        by_trusted = cross_val_score(pipe, x, y, cv=list(folds), params={"trusted": mask})
+    assert by_trusted.shape == (3,) and by_trusted.mean() > 0.75  # by the noisy ones about 0.5
+    grid = {"hypercleaner__weight_decay": [1e-3, 1e-2]}
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(pipe, grid, cv=StratifiedKFold(2)).fit(x, y, trusted=mask)
+    assert search.best_score_ > 0.7
+    with pytest.raises(ValueError, match="must mark at least one of the 5 rows to judge by"):
+        search.best_estimator_[-1].score(x[:5], y[:5], trusted=np.zeros(5, bool))

@@ -263,3 +263,26 @@ def test_mistakes_are_named(text):
 def test_a_loop_that_diverges_is_named():
     with pytest.raises(FloatingPointError, match="the inner loop diverged"):
         quadratic(1e9, 1e9, 1e9)
+
+
+def test_where_only_sample_adds_rows_every_way_works_or_names_the_remedy():
+    x = jax.random.normal(jax.random.key(0), (20, 3))
+    order = jnp.arange(60, dtype=jnp.int32).reshape(15, 4) * 5 % 12
+    S = {"train": (x[:12], x[:12, 0]), "val": (x[12:], x[12:, 0]), "order": order}
+    sample = lambda S, t: S | {"rows": S["order"][t]}
+
+    def g(w, lam, S):
+        inputs, targets = (a[S["rows"]] for a in S["train"])
+        return jnp.mean(jax.nn.sigmoid(lam[S["rows"]]) * (inputs @ w - targets) ** 2)
+
+    f = lambda w, lam, S: jnp.mean((S["val"][0] @ w - S["val"][1]) ** 2)
+    xi, lam = bx.Descent(g, bx.constant(jnp.zeros(3)), optax.sgd(0.1), sample), jnp.zeros(12)
+    said = bx.diagnose(f, xi, lam, S, T=6, lanczos=0)
+    assert "on the whole S, which they need, g raises KeyError: 'rows'" in str(said)
+    rules = [row.rule for row in bx.forecast(f, xi, lam, S, T=6).rows]
+    assert rules and not any(isinstance(rule, bx.Neumann) for rule in rules)
+    for rule in (bx.Implicit(), bx.Neumann(K=3)):
+        with pytest.raises(ValueError, match=r"put it into S too .*'rows': jnp.arange"):
+            bx.hypergradient(f, xi, rule, T=6)(lam, S)
+    whole = S | {"rows": jnp.arange(12)}  # the remedy
+    bx.hypergradient(f, xi, bx.Neumann(K=3), T=6)(lam, whole)

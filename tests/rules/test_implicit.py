@@ -1,8 +1,10 @@
 """Implicit differentiation is right at the optimum, and says when it fails."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
+import numpy as np
 import optax
 import pytest
 from oracle import assert_close
@@ -96,3 +98,68 @@ def test_flat_problems_of_many_parameters_in_float32():
     for solver in (lx.CG(rtol=1e-5, atol=1e-5), lx.CG(rtol=0.0, atol=0.0, max_steps=150)):
         out = bx.hypergradient(f, xi, bx.Implicit(solver), T=3)(jnp.zeros(M, jnp.float32))
         assert_close(out.h, out.w, 1e-2)  # A = diag(curvature), B = curvature: h = alpha
+
+
+H = jnp.diag(jnp.asarray([3.0, 1.0, 0.5]))
+
+
+def bent(w, lam, S):
+    """Curvature H, plus a task's own, which may make it indefinite."""
+    return w @ H @ w / 2 + S * w[0] ** 2 / 2 - lam @ w
+
+
+def at_minimum(rule, S=0.0):
+    xi = bx.Descent(bent, bx.constant(jnp.zeros(3)), optax.sgd(0.3))
+    f = lambda w, lam, S: jnp.sum(w**2)
+    return bx.hypergradient(f, xi, rule, T=200)(jnp.ones(3), jnp.asarray(S))
+
+
+def test_damping_adds_to_the_hessian():
+    w = jnp.linalg.solve(H, jnp.ones(3))
+    want = jnp.linalg.solve(H + 0.7 * jnp.eye(3), 2 * w)
+    assert_close(at_minimum(bx.Implicit(damping=0.7)).h, want, 1e-6)
+    assert_close(at_minimum(bx.Implicit(lx.LU(), damping=0.7)).h, want, 1e-9)
+    with pytest.raises(ValueError, match="damping must be positive, got -1"):
+        bx.Implicit(damping=-1)
+
+
+def test_a_fixed_number_of_iterations_is_taken_and_is_no_failure():
+    """Two steps of conjugate gradients, by hand."""
+    b = 2 * jnp.linalg.solve(H, jnp.ones(3))
+    r, p, u = b, b, jnp.zeros(3)
+    for _ in range(2):
+        a = (r @ r) / (p @ H @ p)
+        u, new = u + a * p, r - a * H @ p
+        p, r = new + (new @ new) / (r @ r) * p, new
+    out = at_minimum(bx.Implicit(lx.CG(rtol=0, atol=0, max_steps=2)))
+    assert int(out.report["steps"]) == 2
+    assert_close(out.h, u, 1e-9)
+
+
+FEW = lx.CG(rtol=1e-9, atol=1e-9, max_steps=1)
+
+
+def test_a_solver_that_fails_warns_and_the_run_goes_on():
+    with pytest.raises(eqx.EquinoxRuntimeError, match="did not converge"):
+        at_minimum(bx.Implicit(FEW))
+    with pytest.warns(bx.ToleranceWarning, match="did not reach its tolerance.*Give damping"):
+        out = at_minimum(bx.Implicit(FEW, throw=False))
+        jax.effects_barrier()
+    b = 2 * jnp.linalg.solve(H, jnp.ones(3))
+    u = (b @ b) / (b @ H @ b) * b  # one step
+    assert_close(out.h, u, 1e-9)
+    assert_close(out.report["error"], jnp.linalg.norm(H @ u - b) / jnp.linalg.norm(b), 1e-9)
+
+
+def test_one_task_of_many_that_fails_is_said_once_and_ends_nothing():
+    xi = bx.Descent(bent, bx.constant(jnp.full(3, 0.1)), optax.sgd(0.3))
+    f = lambda w, lam, S: jnp.sum((w - 1.0) ** 2)
+    tasks = iter([jnp.asarray(s) for s in [0.0, 0.5, -3.0, 1.0] * 6])  # -3: a flat direction
+    rule = bx.Implicit(lx.CG(rtol=1e-8, atol=1e-8, max_steps=20), throw=False)
+    with pytest.warns(bx.ToleranceWarning) as said:
+        result = bx.minimize(
+            f, xi, rule, 0.1 * jnp.ones(3), T=30, steps=6, optimizer=optax.sgd(0.01),
+            contexts=tasks, batch=4,
+        )  # fmt: skip
+    assert len(result.history["value"]) == 6 and len(said) == 1
+    assert np.isfinite(result.lam).all() and "error" in result.history

@@ -2,6 +2,7 @@
 
 from .base import AbstractDynamics as AbstractDynamics
 from .base import Equilibrium as Equilibrium
+from .base import Stateful as Stateful
 from .base import constant as constant
 from .descent import Descent as Descent
 from .descent import all_of as all_of

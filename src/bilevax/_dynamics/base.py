@@ -38,6 +38,30 @@ class Equilibrium(NamedTuple):
     """What lineax may assume of the Jacobian of the residual in x."""
 
 
+class Stateful(NamedTuple):
+    """A model with more than parameters: running statistics, moving averages, keys, counts.
+
+    What `init` of `Descent` returns for such a model, and what f and g get in place of w; g then
+    returns the pair (loss, new state).
+
+    !!! example
+
+        >>> import bilevax as bx, jax.numpy as jnp, optax
+        >>> def g(model, lam, S):
+        ...     w, seen = model
+        ...     return jnp.sum((w - lam) ** 2) / 2, seen + 1
+        >>> start = bx.Stateful(jnp.zeros(2), jnp.asarray(0))  # a state may hold integers
+        >>> xi = bx.Descent(g, bx.constant(start), optax.sgd(0.5))
+        >>> bx.solve(xi, jnp.ones(2), T=2)
+        Stateful(w=Array([0.75, 0.75], dtype=float32), state=Array(2, dtype=int32))
+    """
+
+    w: PyTree
+    """What the optimizer trains: a pytree of floating arrays."""
+    state: PyTree
+    """What g passes on from step to step: a pytree of arrays of any dtype."""
+
+
 class AbstractDynamics(eqx.Module):
     """The interface between inner algorithms and rules.
 
@@ -64,7 +88,7 @@ class AbstractDynamics(eqx.Module):
 
     @abc.abstractmethod
     def read(self, s: State) -> Params:
-        """The parameters w inside the state."""
+        """The parameters w inside the state, or a `Stateful` of them and more."""
 
     def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
         """One step on the whole context: Xi_infinity of Prop. 3.6. Default: `advance`."""

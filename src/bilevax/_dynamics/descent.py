@@ -11,15 +11,17 @@ import lineax as lx
 import optax
 from jaxtyping import PyTree
 
+from .. import _tree as tree
 from .._errors import check
 from .._types import Context, Hyper, Objective, Params, State, Time
-from .base import AbstractDynamics, Equilibrium, constant
+from .base import AbstractDynamics, Equilibrium, Stateful, constant
 
 
 class Iterate(NamedTuple):
     """The state of `Descent`: the parameters and the optimizer's memory."""
 
-    w: Params
+    w: Params | Stateful
+    """Of a model with a state, both."""
     opt: PyTree
 
 
@@ -35,7 +37,9 @@ class Descent(AbstractDynamics):
     **Arguments:**
 
     - `g`: (w, lam, S) -> scalar, the inner objective.
-    - `init`: (lam, S) -> w_0. For a fixed start write `bx.constant(w_0)`.
+    - `init`: (lam, S) -> w_0. For a fixed start write `bx.constant(w_0)`. If it returns a
+        `Stateful`, a model with running statistics or other state, then f and g get such a one
+        in place of w, and g returns (scalar, new state). All rules follow the state, too.
     - `opt`: an optax optimizer, or a function lam -> optimizer, which makes its
         learning rate, momentum or weight decay hyperparameters.
     - `sample`: (S, t) -> S_t, what step t = 0, ..., T-1 sees of S: its minibatch.
@@ -65,10 +69,13 @@ class Descent(AbstractDynamics):
         check.function(self.sample, "sample", "(S, t) -> S_t")
 
     def start(self, lam: Hyper, S: Context) -> State:
-        w = check.floating(self.init(lam, S), "w")
+        model = self.init(lam, S)
+        w = check.floating(_trained(model), "w")
+        if isinstance(model, Stateful):
+            model = model._replace(state=check.arrays(model.state))
         # optax mixes dtypes on purpose
         with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
-            return Iterate(w, check.arrays(self._optimizer(lam).init(w)))
+            return Iterate(_with(model, w), check.arrays(self._optimizer(lam).init(w)))
 
     def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
         return self._update(s, lam, self.sample(S, t))
@@ -78,21 +85,43 @@ class Descent(AbstractDynamics):
 
     def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
         del t
-        return self._update(s, lam, S)
+        with check.whole(self.sample is not all_of):
+            return self._update(s, lam, S)
 
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
-        """Stationarity of g, whose Jacobian is the Hessian of g (Eq. 11)."""
+        """Stationarity of g, whose Jacobian is the Hessian of g (Eq. 11).
+
+        The state of a model is at rest, too: state = new state. Together that is not symmetric.
+        """
         del t
-        gradient = jax.grad(self._objective)
-        tags = frozenset({lx.symmetric_tag, lx.positive_semidefinite_tag})
-        residual = lambda w, lam: gradient(w, lam, S)
-        return Equilibrium(s.w, residual, lambda w: w, tags)
+        x, rest = eqx.partition(s.w, eqx.is_inexact_array)
+
+        def residual(x, lam):
+            with check.whole(self.sample is not all_of):
+                gradient, state = self._gradient(eqx.combine(x, rest), lam, S)
+            if not isinstance(x, Stateful):
+                return gradient
+            return Stateful(gradient, optax.tree.sub(x.state, tree.inexact(state)))
+
+        alone = not isinstance(x, Stateful) or not jax.tree.leaves(x.state)
+        tags = frozenset({lx.symmetric_tag, lx.positive_semidefinite_tag} if alone else ())
+        return Equilibrium(x, residual, lambda x: eqx.combine(x, rest), tags)
 
     def at(self, w: Params) -> "Descent":
         return dataclasses.replace(self, init=constant(w))
 
-    def _objective(self, w: Params, lam: Hyper, S: Context):
-        return check.scalar(self.g(w, lam, S), "g")
+    def _objective(self, model: Params | Stateful, lam: Hyper, S: Context):
+        """g, and the new state; None where there is none."""
+        out, state = self.g(model, lam, S), None
+        if isinstance(model, Stateful):
+            out, state = check.loss_and_state(out)
+            state = check.arrays(state)
+        return check.scalar(out, "g"), state
+
+    def _gradient(self, model: Params | Stateful, lam: Hyper, S: Context) -> tuple[Params, PyTree]:
+        """grad_w g, and the new state."""
+        line = lambda w: self._objective(_with(model, w), lam, S)
+        return jax.grad(line, has_aux=True)(_trained(model))
 
     def _optimizer(self, lam: Hyper) -> optax.GradientTransformationExtraArgs:
         opt: Any = self.opt if _is_optimizer(self.opt) else self.opt(lam)  # pyright: ignore
@@ -103,17 +132,28 @@ class Descent(AbstractDynamics):
         return optax.with_extra_args_support(opt)
 
     def _update(self, s: Iterate, lam: Hyper, S_t: Context) -> Iterate:
-        line = lambda w: self._objective(w, lam, S_t)
-        value, gradient = jax.value_and_grad(line)(s.w)
-        again = lambda w, i: jax.grad(line)(w)
-        extra = {"value": value, "grad": gradient, "value_fn": line, "grad_fn": again}
+        line = lambda w: self._objective(_with(s.w, w), lam, S_t)
+        along, w = lambda w: line(w)[0], _trained(s.w)
+        (value, state), gradient = jax.value_and_grad(line, has_aux=True)(w)
+        again = lambda w, i: jax.grad(along)(w)
+        extra = {"value": value, "grad": gradient, "value_fn": along, "grad_fn": again}
         update = self._optimizer(lam).update
         with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
-            updates, opt = update(gradient, s.opt, s.w, **_taken(update, extra))
-            w = optax.apply_updates(s.w, updates)
-        new = Iterate(w, check.arrays(opt))
+            updates, opt = update(gradient, s.opt, w, **_taken(update, extra))
+            w = optax.apply_updates(w, updates)
+        model = Stateful(w, state) if isinstance(s.w, Stateful) else w
+        new = Iterate(model, check.arrays(opt))
         check.same_state(s, new)
         return new
+
+
+def _trained(model: Params | Stateful) -> Params:
+    """w, of a model with or without a state."""
+    return model.w if isinstance(model, Stateful) else model
+
+
+def _with(model: Params | Stateful, w: Params) -> Params | Stateful:
+    return model._replace(w=w) if isinstance(model, Stateful) else w
 
 
 def _taken(update: Callable, extra: dict[str, Any]) -> dict[str, Any]:

@@ -115,15 +115,35 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
         )
 
 
+def context(S: PyTree) -> PyTree:
+    """S, where tensors of another library, as PyTorch's, have become arrays."""
+    foreign = lambda a: (
+        hasattr(type(a), "__dlpack__") and not isinstance(a, (jax.Array, np.ndarray, np.generic))
+    )
+
+    def own(path: Any, a: Any) -> Any:
+        if not foreign(a):
+            return a
+        try:
+            return jnp.asarray(np.asarray(a))
+        except (RuntimeError, TypeError) as error:
+            raise TypeError(
+                f"{name_of('S', path)} is a {type(a).__module__}.{type(a).__name__} that cannot "
+                f"become an array ({error}) Give it detached, on the CPU."
+            ) from error
+
+    return jax.tree_util.tree_map_with_path(own, S)
+
+
 def scalar(value: Any, name: str) -> Array:
     """The value of an objective: one real floating number."""
     shape = getattr(value, "shape", () if isinstance(value, (int, float)) else None)
     if shape != () or isinstance(value, (bool, np.bool_)):
         got = f"shape {shape}" if shape else _kind(value)
-        raise TypeError(
-            f"{name}(w, lam, S) must return a scalar, got {got}: reduce it with "
-            "jnp.mean or jnp.sum, and return nothing else."
-        )
+        remedy = "reduce it with jnp.mean or jnp.sum, and return nothing else"
+        if name == "g" and isinstance(value, tuple):
+            remedy += ", unless init returns bx.Stateful(w, state)"
+        raise TypeError(f"{name}(w, lam, S) must return a scalar, got {got}: {remedy}.")
     value = jnp.asarray(value)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(
@@ -141,6 +161,31 @@ def pair(value: Any) -> tuple[Any, Any]:
             "return both, or leave has_aux out."
         )
     return value
+
+
+def loss_and_state(value: Any) -> tuple[Any, Any]:
+    """What g of a model with a state returns."""
+    if not (isinstance(value, tuple) and len(value) == 2):
+        raise TypeError(
+            f"g of a bx.Stateful must return a pair (loss, new state), got {_kind(value)}: return "
+            "the state too, as it came if nothing changes it."
+        )
+    return value
+
+
+@contextmanager
+def whole(sampled: bool) -> Iterator[None]:
+    """Where `sample` makes S_t, g may ask for something that S itself does not have."""
+    try:
+        yield
+    except (KeyError, AttributeError) as error:
+        if not sampled:
+            raise
+        raise ValueError(
+            f"Implicit and Neumann describe the optimum of g on the whole S, where g raises "
+            f"{type(error).__name__}: {error}, which only sample gives: put it into S too (as in "
+            "S | {'rows': jnp.arange(n)}, all rows), or use Reverse(K=...)."
+        ) from error
 
 
 @contextmanager

@@ -16,7 +16,9 @@ from .warn import warn
 def finite(x: PyTree, bad: Bool[Array, " n"], texts: Sequence[str]) -> PyTree:
     """Stop with the text of the first condition that holds; inside a transformation too."""
     if isinstance(bad, jax.core.Tracer):
-        return eqx.branched_error_if(x, jnp.any(bad), jnp.argmax(bad), texts)
+        smooth, rest = eqx.partition(x, eqx.is_inexact_array)  # a key cannot be held back
+        smooth = eqx.branched_error_if(smooth, jnp.any(bad), jnp.argmax(bad), texts)
+        return eqx.combine(smooth, rest)
     for failed, text in zip(bad.tolist(), texts, strict=True):
         if failed:
             raise FloatingPointError(text)
@@ -154,7 +156,7 @@ def not_symmetric(rule: Any) -> str:
 def needs_symmetry(solver: Any) -> NoReturn:
     raise ValueError(
         f"Implicit(solver={type(solver).__name__}(...)) needs a symmetric positive "
-        "definite system, which only Descent has (the Hessian of g); for Dynamics the "
-        "system is I - A and has no such structure: use "
+        "definite system, which only Descent has (the Hessian of g), and only for a model without "
+        "running statistics or the like; for Dynamics the system is I - A, with no structure: use "
         "Implicit(lineax.GMRES(rtol=1e-6, atol=1e-6))."
     )

@@ -183,7 +183,7 @@ def minimize(
         xi=on_device(xi),
         rule=rule,
         optimizer=optimizer,
-        S=on_device(S),
+        S=on_device(base.context(S)),
         draw=contexts if source == "sampler" else None,
         key=check.key_for(source, key),
         T=base.horizon(T),

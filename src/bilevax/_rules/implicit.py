@@ -11,9 +11,15 @@ from jaxtyping import Array, Bool, PyTree
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check, outcome
+from .._errors.say import say_if_missed
 from .._loop import read_vjp, settle_vjp, solved
 from .._types import Context, Hyper, Params, Pull
 from .base import AbstractRule, Channel
+
+REMEDY = (
+    "Give damping, raise the solver's max_steps, add regularisation to g, train longer inside, or "
+    "use Reverse(K=...), which needs no inverse."
+)
 
 
 class Implicit(AbstractRule):
@@ -27,7 +33,13 @@ class Implicit(AbstractRule):
     **Arguments:**
 
     - `solver`: a lineax solver. Default: conjugate gradients to a tolerance of 1e-6.
-        Exactly n iterations are `lineax.CG(rtol=0, atol=0, max_steps=n)`.
+        Exactly n iterations are `lineax.CG(rtol=0, atol=0, max_steps=n)`, as in iMAML.
+    - `damping`: solve with H + damping I in place of H. It makes an indefinite or nearly singular
+        system solvable, and h smaller in the directions that g hardly curves in.
+    - `throw`: whether a solver that fails ends the run. If False, a warning says so, the answer
+        is what it had reached (zero if that is not finite), and the `report` also holds `error`,
+        the residual of the linear system relative to its right-hand side: one task of many may
+        fail.
 
     The estimate's `report` holds `steps`, the iterations used (0 for direct solvers), and
     `residual`, the norm of grad_w g (or of x - Xi(x)) at w_T: the rule is right where it is
@@ -40,21 +52,26 @@ class Implicit(AbstractRule):
 
     ??? cite "Reference"
 
-        Eq. 11 of Shaban et al., AISTATS 2019; Pedregosa, ICML 2016.
+        Eq. 11 of Shaban et al., AISTATS 2019; Pedregosa, ICML 2016; with few iterations and
+        damping, Rajeswaran et al., NeurIPS 2019 (iMAML).
     """
 
     solver: lx.AbstractLinearSolver = lx.CG(rtol=1e-6, atol=1e-6)
+    damping: float = eqx.field(default=0.0, static=True)
+    throw: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self):
         remedy = "a lineax solver, as in Implicit(lineax.CG(rtol=1e-6, atol=1e-6))"
         check.instance(self.solver, lx.AbstractLinearSolver, "solver", remedy)
+        if self.damping != 0:
+            check.positive(self.damping, "damping", "0 leaves the Hessian as it is")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         s = solved(xi, lam, S, T)
         x, residual, read, tags = xi.equilibrium(s, lam, S, jnp.asarray(T - 1, jnp.int32))
         if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
             outcome.needs_symmetry(self.solver)
-        w, pull_read = jax.vjp(read, x)
+        pull_read = jax.vjp(lambda x: tree.inexact(read(x)), x)[1]
 
         def pull(alpha: Params):
             # lineax takes a direction for singular when its curvature is below 100 eps M, an
@@ -63,17 +80,18 @@ class Implicit(AbstractRule):
             wide = lambda u: optax.tree.cast(u, tree.widest(x))  # lineax wants one dtype
             large = 1 / float(jnp.finfo(tree.widest(x)).eps)
             back = lambda u: pull_residual(optax.tree.cast_like(u, x))
-            transpose = lambda u: tree.scale(large, wide(back(u)[0]))
+            damped = lambda u: optax.tree.add(wide(back(u)[0]), tree.scale(self.damping, u))
+            transpose = lambda u: tree.scale(large, damped(u))
             operator = lx.FunctionLinearOperator(transpose, jax.eval_shape(lambda: wide(x)), tags)
             alpha = wide(pull_read(alpha)[0])
             if isinstance(self.solver, lx.Cholesky):  # reads half of the matrix
                 skew = _skew(operator, alpha)[None]
                 alpha = outcome.finite(alpha, skew, [outcome.not_symmetric(self)])
-            u, steps = self._solve(operator, alpha, tree.all_finite(x))
+            u, report = self._solve(operator, alpha, tree.all_finite(x))
             h = tree.scale(-large, back(u)[1])
-            return h, {"steps": steps, "residual": tree.norm(at_end)}
+            return h, report | {"residual": tree.norm(at_end)}
 
-        return w, pull
+        return read(x), pull
 
     def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, sound: Array):
         """operator u = alpha, for alpha of unit length, so that atol has a meaning."""
@@ -84,8 +102,13 @@ class Implicit(AbstractRule):
         u = tree.scale(length, out.value)
         failed = (out.result != lx.RESULTS.successful) | ~tree.all_finite(u)
         failed = failed & sound  # a loop that diverged is reported as that
-        u = outcome.finite(u, failed[None], [outcome.solver_failed(self)])
-        return u, jnp.asarray(out.stats.get("num_steps", 0))
+        report = {"steps": jnp.asarray(out.stats.get("num_steps", 0))}
+        if self.throw:
+            return outcome.finite(u, failed[None], [outcome.solver_failed(self)]), report
+        u = tree.select(tree.all_finite(u), u, optax.tree.zeros_like(u))
+        missing = tree.norm(optax.tree.sub(operator.mv(u), alpha)) / tree.positive(length)
+        say_if_missed(self, REMEDY, missing, failed)
+        return u, report | {"error": missing}
 
     def sees(self) -> Channel:
         return Channel.OPTIMUM

@@ -6,6 +6,8 @@ try:
     from ._few_shot import FewShotLearner as FewShotLearner
     from ._hypercleaner import HyperCleaner as HyperCleaner
     from ._task_interaction import TaskInteraction as TaskInteraction
+    from ._trusted import NoTrustedRowsWarning as NoTrustedRowsWarning
+    from ._trusted import ScaleWarning as ScaleWarning
 except ModuleNotFoundError as error:
     if error.name != "sklearn":
         raise

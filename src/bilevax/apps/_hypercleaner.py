@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from scipy.special import softmax
+from sklearn.utils import _safe_indexing
 
 from .._errors import check
 from .._hypergradient import solve
-from .._models.cleaning import Cleaning, Contexts, belief, cleaning
+from .._models.cleaning import ALL, Cleaning, Contexts, belief, cleaning
 from .._models.optimizer import adam
 from .._models.rows import Rows, linear
 from .._outer.checkpoints import Checkpoint
@@ -19,6 +21,7 @@ from . import _inputs as inputs
 from ._classifier import AbstractClassifier
 from ._defaults import diagnosis_of, horizon_of, rate_of, rule_of
 from ._scale import Scale, as_given, standard, unit_curvature, with_ones
+from ._trusted import Sets, judged, mask_of, warn_of_none, warn_of_scales
 
 ROUNDS = 2
 """Times that the final classifier is trained again on what it believes."""
@@ -53,7 +56,8 @@ class HyperCleaner(AbstractClassifier):
     - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
     After `fit`: `weights_`, sigmoid(lam_i) of each training row; `suspect_`, a mask of them;
-    `belief_`, the probability that the final classifier gives to their labels (the paper's own
+    `belief_`, the probability that the final classifier gives to their labels; of rows that
+    `trusted` marks the weight is one, and none is suspect (the paper's own
     criterion is `lam_ < -3`, after a longer run); `classes_`; `lam_`; `history_`; `rule_`,
     `T_`, `learning_rate_`, as used; `diagnosis_`, or None where the rule was given; `w_`, the
     parameters of the final classifier.
@@ -66,10 +70,13 @@ class HyperCleaner(AbstractClassifier):
         >>> truth = np.where(x[:, 0] > 0, "right", "left")
         >>> y = truth.copy()
         >>> y[:10] = np.where(truth[:10] == "left", "right", "left")  # ten wrong labels
-        >>> cleaner = HyperCleaner(steps=30).fit(x[:80], y[:80], x[80:], y[80:])
+        >>> cleaner = HyperCleaner(steps=30).fit(x, y, trusted=np.arange(120) >= 80)
         >>> int(cleaner.suspect_[:10].sum()) >= 8
         True
     """
+
+    __metadata_request__fit = {"trusted": True}  # noqa: RUF012
+    __metadata_request__score = {"trusted": True}  # noqa: RUF012
 
     def __init__(
         self,
@@ -104,28 +111,76 @@ class HyperCleaner(AbstractClassifier):
         self.progress = progress
         self.checkpoint_dir = checkpoint_dir
 
-    def fit(self, X: Any, y: Any, X_trusted: Any = None, y_trusted: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, X_trusted: Any = None, y_trusted: Any = None, trusted: Any = None
+    ) -> Self:
         """Weigh the rows, and learn from them.
 
         **Arguments:**
 
         - `X`, `y`: rows and their labels (numbers, strings or bools), some of them wrong.
-        - `X_trusted`, `y_trusted`: rows whose labels are right; at least one of each class.
+        - `trusted`: a mask over these rows: True where the label is right. It has a value for each
+            row, so that `Pipeline`, `cross_val_score` and `GridSearchCV` pass it on and divide it.
+        - `X_trusted`, `y_trusted`: the same as further rows. A `Pipeline` does not transform them.
+
+        There must be a trusted row of each class. Without any, the classifier learns from all
+        rows alike, a warning says so, and what it does not believe is suspect.
         """
         threshold = inputs.number(self.threshold, "threshold")
         x, codes = self._rows(X, y)
-        inputs.trusted_given(X_trusted, y_trusted)
-        x_trusted, labels = self._others(X_trusted, y_trusted, x, "trusted")
+        sets = self._sets(x, codes, X_trusted, y_trusted, trusted)
         self._scale = self._scale_of(x)
-        rows = Rows(self._features(x), jnp.asarray(codes, jnp.int32))
-        codes_trusted = inputs.codes_of_each(labels, self.classes_)
-        p = self._problem(rows, Rows(self._features(x_trusted), jnp.asarray(codes_trusted)))
-        result = self._minimize(p)
-        self.lam_, self.history_ = np.asarray(result.lam), result.history
-        self.weights_ = 1 / (1 + np.exp(-self.lam_.astype(float)))
-        self.w_, self.belief_ = self._learn(p, rows)
-        self.suspect_ = self.belief_ < threshold
+        as_rows = lambda x, y: Rows(self._features(x), jnp.asarray(y, jnp.int32))
+        rows = as_rows(x[sets.noisy], codes[sets.noisy])
+        p = self._problem(rows, as_rows(sets.x, sets.y) if len(sets.y) else rows)
+        lam, self.history_ = p.lam, {}
+        if len(sets.y):
+            result = self._minimize(p)
+            lam, self.history_ = result.lam, result.history
+        else:
+            self.diagnosis_, self.rule_ = None, self.rule
+        weights = 1 / (1 + np.exp(-np.asarray(lam, float)))
+        self.w_, belief = self._learn(p, rows, weights, p.S["trusted"] if len(sets.y) else None)
+        self._report(sets.noisy, np.asarray(lam), belief, x, codes)
+        self.suspect_ = sets.noisy & (self.belief_ < threshold)
         return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, trusted: Any = None) -> float:
+        """The accuracy on these rows; with a mask `trusted`, on the rows that it marks.
+
+        Labels that are wrong judge wrongly: in `cross_val_score` and `GridSearchCV` the mask that
+        `fit` gets comes here too, where scikit-learn routes metadata.
+        """
+        if trusted is not None:
+            keep = np.flatnonzero(judged(trusted, len(y)))
+            weight = None if sample_weight is None else np.asarray(sample_weight)[keep]
+            X, y, sample_weight = _safe_indexing(X, keep), _safe_indexing(y, keep), weight
+        return super().score(X, y, sample_weight)
+
+    def _sets(self, x: np.ndarray, codes: np.ndarray, X_t: Any, y_t: Any, mask: Any) -> Sets:
+        every = np.ones(len(x), bool)
+        if mask is not None:
+            inputs.one_of(X_t, y_t)
+            chosen = mask_of(mask, len(x))
+            labels = inputs.codes_of_each(self.classes_[codes[chosen]], self.classes_)
+            return Sets(~chosen, x[chosen], labels)
+        if not inputs.both_given(X_t, y_t, "trusted"):
+            warn_of_none()
+            return Sets(every, x[:0], codes[:0])
+        other, labels = self._others(X_t, y_t, x, "trusted")
+        warn_of_scales(x, other)
+        return Sets(every, other, inputs.codes_of_each(labels, self.classes_))
+
+    def _report(self, noisy: np.ndarray, lam: np.ndarray, belief: np.ndarray, x, codes) -> None:
+        """What is known of each row of X; a trusted one has the weight one."""
+        self.lam_ = np.full(len(noisy), ALL, lam.dtype)
+        self.lam_[noisy] = lam
+        self.weights_ = 1 / (1 + np.exp(-self.lam_.astype(float)))
+        self.belief_ = np.ones(len(noisy))
+        self.belief_[noisy] = belief
+        if not noisy.all():
+            sure = softmax(self._scores(x[~noisy]), axis=1)
+            self.belief_[~noisy] = sure[np.arange(len(sure)), codes[~noisy]]
 
     def _scale_of(self, x: np.ndarray) -> Scale:
         if not self.standardize:
@@ -179,18 +234,20 @@ class HyperCleaner(AbstractClassifier):
             and Checkpoint(self.checkpoint_dir, every=max(1, steps // 10)),
         )
 
-    def _learn(self, p: Cleaning, rows: Rows) -> tuple[Any, np.ndarray]:
+    def _learn(
+        self, p: Cleaning, rows: Rows, weights: np.ndarray, also: Rows | None
+    ) -> tuple[Any, np.ndarray]:
         """The final classifier, and how much it believes each label.
 
         First the rows have the weights that were found; then, `ROUNDS` times, as weight the
         probability that the last classifier gave to their label: what was found on few trusted
         rows is put right by the many others.
         """
-        n, also = len(rows.y), p.S["trusted"]
-        if self.use_trusted:
+        n = len(rows.y)
+        if self.use_trusted and also is not None:
             rows = Rows(jnp.concatenate([rows.x, also.x]), jnp.concatenate([rows.y, also.y]))
         weight, w = jnp.ones(len(rows.y), jnp.float32), None
-        weight = weight.at[:n].set(jnp.asarray(self.weights_, jnp.float32))
+        weight = weight.at[:n].set(jnp.asarray(weights, jnp.float32))
         for _ in range(1 + ROUNDS):
             p = p.on(rows, weight)
             w = solve(p.xi, p.lam, p.S, T=p.T)

@@ -31,12 +31,11 @@ def finite(x: np.ndarray, name: str) -> None:
         )
 
 
-def trusted_given(x: Any, y: Any) -> None:
-    missing = [name for name, a in (("X_trusted", x), ("y_trusted", y)) if a is None]
-    if missing:
+def one_of(x: Any, y: Any) -> None:
+    if x is not None or y is not None:
         raise ValueError(
-            f"{' and '.join(missing)} must be given: rows whose labels you have checked, without "
-            "which no other label can be called wrong."
+            "trusted is a mask over the rows of X, X_trusted and y_trusted are further rows; give "
+            "one of the two."
         )
 
 

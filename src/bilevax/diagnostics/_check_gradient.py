@@ -141,7 +141,7 @@ def check_gradient(
         (True, True)
     """
     check.integer(directions, "directions", "give the number of random directions")
-    lam = check.floating(lam, "lam")
+    lam, S = check.floating(lam, "lam"), check.context(S)
     dtype = tree.widest(lam)
     v = _directions(key, lam, directions)
     hg = hypergradient(f, xi, rule, T=T)

@@ -57,21 +57,22 @@ def diagnose(
     """
     check_objective(f)
     check_dynamics(xi)
-    T, lam = check.horizon(T), check.floating(lam, "lam")
+    T, lam, S = check.horizon(T), check.floating(lam, "lam"), check.context(S)
     lanczos = check.integer(lanczos, "lanczos", "0 leaves the spectrum out", least=0)
     K = np.arange(1, T + 1) if depths is None else np.asarray(diagnostics.depths(depths, T))
-    fails = _optimum_fails(xi, lam, S)
+    fails = optimum_fails(xi, lam, S)
     found = measure(f, xi, lam, S, jnp.asarray(K, jnp.int32), T, lanczos, fails is None)
     outcome.finite(None, ~found.finite[None], [outcome.diverged(T)])
     return _conclude(jax.tree.map(np.asarray, found), K, xi, lam, S, fails)
 
 
-def _optimum_fails(xi: AbstractDynamics, lam: Hyper, S: Context) -> str | None:
+def optimum_fails(xi: AbstractDynamics, lam: Hyper, S: Context) -> str | None:
     """Why the optimum has no equation on the whole S, as where only `sample` adds rows to it."""
     ask = lambda lam, S: residual(xi, lam, S, xi.start(lam, S), 0)
     try:
         eqx.filter_eval_shape(ask, lam, S)
     except Exception as error:  # whatever the user's g says; if a step fails too, that is raised
+        error = error.__cause__ or error
         return f"{type(error).__name__}: {error}"
     return None
 

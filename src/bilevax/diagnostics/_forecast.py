@@ -17,6 +17,7 @@ from .._rules.implicit import Neumann
 from .._rules.krylov.rule import Krylov
 from .._rules.reverse import Reverse
 from .._types import Context, Hyper, Objective
+from ._diagnose import optimum_fails
 from ._forecast_table import Forecast, ForecastRow
 from ._program import Cost, Program, compile_program, largest
 
@@ -63,13 +64,16 @@ def forecast(
         None of the rules fits into 100 kB.
     """
     T = check.horizon(T)
-    rules = _usual(T) if rules is None else diagnostics.rules(rules)
+    usual = rules is None
+    rules = _usual(T) if usual else diagnostics.rules(rules)
     for rule in rules:
         check_problem(f, xi, rule)
     if memory is not None:
         check.positive(memory, "memory", "give the number of bytes, as in memory=8e9")
     _require_floating(lam)
-    lam = jax.eval_shape(tree.strong, lam)
+    lam, S = jax.eval_shape(tree.strong, lam), check.context(S)
+    if usual and optimum_fails(xi, lam, S):  # as where only `sample` adds rows to S
+        rules = [rule for rule in rules if not isinstance(rule, Neumann)]
     with _status_line() as show:
 
         def program(rule: AbstractRule) -> Program:

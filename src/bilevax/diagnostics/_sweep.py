@@ -9,6 +9,7 @@ the sum at the depths that are asked for.
 import math
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -63,7 +64,9 @@ def sweep(
     first = xi.start(lam, S)
     end, way, starts = in_segments(xi, lam, S, first, 0, T, c, visit=_gather(T, depths))
     w, pull_read = read_vjp(xi, end)
-    slope, direct = jax.grad(lambda w, lam: check.scalar(f(w, lam, S), "f"), (0, 1))(w, lam)
+    smooth, rest = eqx.partition(w, eqx.is_inexact_array)
+    value = lambda smooth, lam: check.scalar(f(eqx.combine(smooth, rest), lam, S), "f")
+    slope, direct = jax.grad(value, (0, 1))(smooth, lam)
     alpha = pull_read(slope)
     nothing = _nothing(alpha, lam, T, depths.shape[0])
     at = way(Back(alpha, optax.tree.zeros_like(lam), T, nothing))

@@ -10,6 +10,7 @@ import numpy as np
 from ..._files import DataError, atomic_write
 from .._hypercleaner import HyperCleaner
 from .features import Examples, examples
+from .status import status
 from .suspects import Finding, Summary, page, side
 from .table_file import TableFile, read
 
@@ -46,8 +47,10 @@ def prepare(
         raise DataError(f"{out} cannot be both the table and the page; give --page.")
     for path in (out, page):
         _require_free(path)
-    rows, checked = read(table), read(trusted)
-    data = examples(rows, checked, label, ignore, missing)
+    with status(f"reading {table}"):
+        rows, checked = read(table), read(trusted)
+    with status(f"reading the columns of {len(rows)} rows"):
+        data = examples(rows, checked, label, ignore, missing)
     if image and not data.numeric:
         raise DataError(f"--image needs features that are numbers, and {table} has others.")
     return Job(rows, checked, data, out, page, side(data.x.shape[1]) if image else None)

@@ -3,16 +3,18 @@
 import csv
 import io
 import zipfile
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.lib import format
 
 from ..._files import DataError, npz_arrays
+from .words import Places, Words
 
 ADDED = ("weight", "suspect")
 LEAST, RATIO = 2**28, 50
@@ -52,50 +54,75 @@ def read(path: Path) -> TableFile:
 
 
 def _read_csv(path: Path) -> TableFile:
+    data = path.read_bytes()
     try:
-        text = path.read_bytes().decode("utf-8")
+        data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as such."
         ) from None
-    records = list(_records(path, text))
-    while records and not records[-1][2]:  # empty lines at the end
-        records.pop()
-    if not records:
+    records = _records(path, data)
+    first = next(records, None)
+    if first is None or (not first.cells and all(not record.cells for record in records)):
         raise DataError(f"{path} is empty.")
-    (_, head, names), body = records[0], records[1:]
-    names = [name.removeprefix("\ufeff") for name in names]
+    names = [name.removeprefix("\ufeff") for name in first.cells]
     require_distinct(path, names)
-    for line, _, cells in body:
-        if len(cells) != len(names):
-            raise DataError(
-                f"{path}, line {line}, has {len(cells)} cells and the header {len(names)}; "
-                "mend or leave out the line."
-            )
-    columns = {name: [cells[j] for _, _, cells in body] for j, name in enumerate(names)}
-    raw = [head, *(text for _, text, _ in body)]
-    write = lambda file, weight, suspect: _write_csv(file, raw, weight, suspect)
-    return TableFile(path, names, columns, [f"line {line}" for line, _, _ in body], write)
+    columns = {name: Words() for name in names}
+    lines, ends = array("q"), array("q", [first.end])
+    empty: Record | None = None
+    for record in records:
+        if not record.cells:  # allowed at the end of the file
+            empty = empty or record
+            continue
+        _require_cells(path, empty or record, len(names))
+        for column, cell in zip(columns.values(), record.cells, strict=True):
+            column.append(cell)
+        lines.append(record.line)
+        ends.append(record.end)
+    write = lambda file, weight, suspect: _write_csv(file, data, ends, weight, suspect)
+    return TableFile(path, names, columns, Places("line", lines), write)
 
 
-def _records(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
-    """The line where each record begins, its text to the letter, its cells."""
-    lines = io.StringIO(text, newline="").readlines()
-    taken: list[str] = []
+def _require_cells(path: Path, record: "Record", n: int) -> None:
+    if len(record.cells) != n:
+        raise DataError(
+            f"{path}, line {record.line}, has {len(record.cells)} cells and the header {n}; "
+            "mend or leave out the line."
+        )
+
+
+class Record(NamedTuple):
+    """The line where a record begins, its cells, and the byte where it ends."""
+
+    line: int
+    cells: list[str]
+    end: int
+
+
+def _records(path: Path, data: bytes) -> Iterator[Record]:
+    """Of a CSV, one by one."""
+    taken, size = 0, 0
 
     def watched() -> Iterator[str]:
-        for line in lines:
-            taken.append(line)
+        nonlocal taken, size
+        for line in io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""):
+            taken += 1
+            size += len(line.encode("utf-8"))
             yield line
 
-    rows, line = csv.reader(watched(), delimiter=_delimiter(text), strict=True), 1
+    head = data[: _first_line(data)].decode("utf-8")
+    line = 1
     try:
-        for cells in rows:
-            yield line, "".join(taken), cells
-            line += len(taken)
-            taken.clear()
+        for cells in csv.reader(watched(), delimiter=_delimiter(head), strict=True):
+            yield Record(line, cells, size)
+            line = taken + 1
     except csv.Error as error:
         raise DataError(f"{path}, line {line}, cannot be read as CSV: {error}.") from None
+
+
+def _first_line(data: bytes) -> int:
+    ends = [i for i in (data.find(b"\n"), data.find(b"\r")) if i >= 0]
+    return min(ends, default=len(data))
 
 
 def _delimiter(text: str) -> str:
@@ -104,13 +131,17 @@ def _delimiter(text: str) -> str:
     return next((c for c in ",;\t" if c in head), ",")
 
 
-def _write_csv(file: BinaryIO, raw: list[str], weight: np.ndarray, suspect: np.ndarray) -> None:
-    mark = _delimiter(raw[0])
+def _write_csv(
+    file: BinaryIO, data: bytes, ends: Sequence[int], weight: np.ndarray, suspect: np.ndarray
+) -> None:
+    """Every record as it was, to the letter, and two more cells."""
+    mark = _delimiter(data[: _first_line(data)].decode("utf-8")).encode()
     body = ((f"{w:.6f}", str(bool(s))) for w, s in zip(weight, suspect, strict=True))
-    for text, more in zip(raw, [ADDED, *body], strict=True):
-        kept = text.rstrip("\r\n")
-        line = kept + "".join(mark + cell for cell in more) + text[len(kept) :]
-        file.write(line.encode("utf-8"))
+    for k, (end, more) in enumerate(zip(ends, [ADDED, *body], strict=True)):
+        text = data[ends[k - 1] if k else 0 : end]
+        kept = text.rstrip(b"\r\n")
+        added = b"".join(mark + cell.encode() for cell in more)
+        file.write(kept + added + text[len(kept) :])
 
 
 def _read_parquet(path: Path) -> TableFile:
@@ -169,8 +200,8 @@ def _read_npz(path: Path) -> TableFile:
     return TableFile(path, list(arrays), columns, _numbered(n), write)
 
 
-def _numbered(n: int) -> list[str]:
-    return [f"row {i}" for i in range(n)]
+def _numbered(n: int) -> Places:
+    return Places("row", range(n))
 
 
 def require_distinct(path: Path, names: Sequence[str]) -> None:

@@ -1,0 +1,83 @@
+"""What is said about modules, tensors and operators."""
+
+# pyright: reportMissingImports=false
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ._torchax import tensor
+
+
+def not_a_module(value: Any) -> NoReturn:
+    raise TypeError(
+        f"functional takes a torch.nn.Module, got {_kind(value)}: build the module first, as in "
+        "functional(Net()); a function of tensors is in_jax(function)."
+    )
+
+
+def no_params(module: Any) -> NoReturn:
+    raise ValueError(
+        f"{type(module).__name__} has no parameter with requires_grad=True, so there is nothing to "
+        "train: unfreeze some of them before functional(module)."
+    )
+
+
+def not_floating(name: str, dtype: Any) -> NoReturn:
+    raise TypeError(
+        f"the parameter {name!r} has dtype {dtype}, which has no gradient: freeze it with "
+        "requires_grad_(False), or make it a buffer."
+    )
+
+
+def no_key() -> NoReturn:
+    raise ValueError(
+        "the module draws random numbers (dropout, noise) and got no key: call net(w, x, key=key) "
+        "with a key from S, as S['key'] that `sample` makes by jax.random.fold_in(S['key'], t); or "
+        "switch dropout off with net.eval()."
+    )
+
+
+def wrong_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    given, known = set(given), set(known)
+    strange, missing = sorted(given - known), sorted(known - given)
+    if strange or missing:
+        which = f"has {strange[0]!r} too much" if strange else f"lacks {missing[0]!r}"
+        raise ValueError(
+            f"{what} {which}: it must have the names of the module's own, as net.params and "
+            "net.buffers do."
+        )
+
+
+def wrong_shape(name: str, given: Any, known: Any) -> None:
+    if tuple(given.shape) != tuple(known.shape):
+        raise ValueError(
+            f"{name!r} has shape {tuple(given.shape)}, the module's {tuple(known.shape)}: give what"
+            " the same module was trained to."
+        )
+
+
+def not_grouped(name: str, groups: list[str]) -> NoReturn:
+    where = "no group" if not groups else f"the groups {' and '.join(map(repr, groups))}"
+    raise ValueError(f"the parameter {name!r} is in {where}: name it in exactly one.")
+
+
+@contextmanager
+def named() -> Iterator[None]:
+    """torchax's own errors, with the operator and what to do about it."""
+    try:
+        yield
+    except tensor.OperatorNotFound as error:
+        found = re.search(r"name (\S+)", str(error))
+        name = found.group(1).replace("::", ".") if found else str(error)
+        raise NotImplementedError(
+            f"torchax cannot run the operator {name}: write that part of the module with other "
+            f"operators, or give it in JAX, as in bilevax.torch.implement(torch.ops.{name}, "
+            "function_of_arrays)."
+        ) from error
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return f"a value of type {type(value).__name__}"
