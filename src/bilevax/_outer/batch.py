@@ -57,7 +57,7 @@ class Means(NamedTuple):
     bad: Bool[Array, " 3"]
     """In any context: w_T, f or h is not finite; in an audit, the exact h."""
     blank: Bool[Array, ""]
-    """In any context: the rule's h is zero where it may not be."""
+    """In all contexts: the rule's h is zero where it may not be."""
     w: Params | None
     exact: Hyper
     """The exact h, in an audit; else zero."""
@@ -87,7 +87,9 @@ def mean_estimate(
         w = jax.tree.map(lambda a: a[None], w)
     value, h, report, bad, exact = sums
     mean = lambda x: tree.scale(1 / problem.batch, x)
-    return Means(mean(value), mean(h), mean(report), bad[:3] > 0, bad[3] > 0, w, mean(exact))
+    return Means(
+        mean(value), mean(h), mean(report), bad[:3] > 0, bad[3] == problem.batch, w, mean(exact)
+    )
 
 
 def _sum_over_devices(problem: OuterProblem, lam, w, tau, S, audit: bool):
