@@ -1,6 +1,6 @@
 """One tensor as an array, and one array as a tensor."""
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 from typing import Any
 
 import jax

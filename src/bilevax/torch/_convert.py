@@ -1,6 +1,6 @@
 """Tensors as arrays, and functions of the ones as functions of the others."""
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 from collections.abc import Callable
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Where a module's operators run on JAX arrays, and what bilevax asks of it beyond torchax."""
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,6 +1,6 @@
 """What is said about modules, tensors and operators."""
 
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
