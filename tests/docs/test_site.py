@@ -1,12 +1,10 @@
 """The site in a browser: every page as it is read, wide and narrow, light and dark."""
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 import site_check
 
-HERE = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(site_check.CHROMIUM is None, reason="no chromium is on PATH"),
@@ -39,7 +37,8 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_broken_is_found(tmp_path, name):
     body, said = BAD[name]
-    switch = "<input type=radio id=__palette_{} onclick='document.body.dataset.mdColorScheme=\"{}\"'>"
+    click = "document.body.dataset.mdColorScheme = &quot;{1}&quot;"
+    switch = f'<input type=radio id=__palette_{{0}} onclick="{click}">'
     switches = "".join(switch.format(i, scheme) for i, scheme in enumerate(site_check.SCHEMES))
     page = tmp_path / "page.html"
     page.write_text(f"<!doctype html><body>{switches}{body}</body>", "utf-8")
