@@ -1,4 +1,4 @@
-"""Tables of examples: CSV, Parquet and NPZ, read as they are and written with two more columns."""
+"""Tables of examples: CSV, Parquet and NPZ, read as they are and written with more columns."""
 
 import csv
 import io
@@ -14,11 +14,13 @@ from numpy.lib import format
 
 from ..._files import DataError, npz_arrays
 
-ADDED = ("weight", "suspect")
+ADDED = ("weight", "suspect", "probability", "proposed", "proposed_probability")
+"""Columns of the answer; a label is suspect if its `probability` is below the threshold."""
 LEAST, RATIO = 2**28, 50
 """Bytes that every npz may unpack to, and how many times its own size a larger one may."""
 
-Write = Callable[[BinaryIO, np.ndarray, np.ndarray], None]
+Added = Mapping[str, np.ndarray]
+Write = Callable[[BinaryIO, Added], None]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class TableFile:
     places: Sequence[str]
     """Where each row stands, in words."""
     write: Write
-    """To a file, with a weight and a mark for each row."""
+    """To a file, with the columns of `ADDED`."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -74,7 +76,7 @@ def _read_csv(path: Path) -> TableFile:
             )
     columns = {name: [cells[j] for _, _, cells in body] for j, name in enumerate(names)}
     raw = [head, *(text for _, text, _ in body)]
-    write = lambda file, weight, suspect: _write_csv(file, raw, weight, suspect)
+    write = lambda file, added: _write_csv(file, raw, added)
     return TableFile(path, names, columns, [f"line {line}" for line, _, _ in body], write)
 
 
@@ -104,13 +106,18 @@ def _delimiter(text: str) -> str:
     return next((c for c in ",;\t" if c in head), ",")
 
 
-def _write_csv(file: BinaryIO, raw: list[str], weight: np.ndarray, suspect: np.ndarray) -> None:
+def _write_csv(file: BinaryIO, raw: list[str], added: Added) -> None:
     mark = _delimiter(raw[0])
-    body = ((f"{w:.6f}", str(bool(s))) for w, s in zip(weight, suspect, strict=True))
+    body = zip(*(map(_cell, added[name]) for name in ADDED), strict=True)
     for text, more in zip(raw, [ADDED, *body], strict=True):
         kept = text.rstrip("\r\n")
-        line = kept + "".join(mark + cell for cell in more) + text[len(kept) :]
-        file.write(line.encode("utf-8"))
+        cells = io.StringIO()
+        csv.writer(cells, delimiter=mark, lineterminator="").writerow(more)
+        file.write((kept + mark + cells.getvalue() + text[len(kept) :]).encode("utf-8"))
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6f}" if isinstance(value, np.floating) else str(value)
 
 
 def _read_parquet(path: Path) -> TableFile:
@@ -127,10 +134,10 @@ def _read_parquet(path: Path) -> TableFile:
     require_distinct(path, table.column_names)
     columns = {name: _arrow(table[name]) for name in table.column_names}
 
-    def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
+    def write(file: BinaryIO, added: Added) -> None:
         new = table
-        for name, values in zip(ADDED, (weight, suspect), strict=True):
-            new = new.append_column(name, pyarrow.array(values))
+        for name in ADDED:
+            new = new.append_column(name, pyarrow.array(added[name].tolist()))
         parquet.write_table(new, file)
 
     return TableFile(path, table.column_names, columns, _numbered(table.num_rows), write)
@@ -159,10 +166,9 @@ def _read_npz(path: Path) -> TableFile:
     columns = {f"{given}[{j}]": flat[:, j] for j in range(flat.shape[1])}
     columns |= {k: a for k, a in arrays.items() if k != given and a.shape == (n,)}
 
-    def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
-        added = dict(zip(ADDED, (weight, suspect), strict=True))
+    def write(file: BinaryIO, added: Added) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, a in (arrays | added).items():  # numpy.savez refuses some names
+            for name, a in (arrays | dict(added)).items():  # numpy.savez refuses some names
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
                     format.write_array(part, a, allow_pickle=False)
 
