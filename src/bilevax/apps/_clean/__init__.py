@@ -14,7 +14,7 @@ from .features import Examples, examples
 from .suspects import Finding, Summary, page, side
 from .table_file import ADDED, TableFile, read
 
-MOST_ROWS, MOST_CELLS, MOST_PAIRS = 200, 6, 20
+MOST_ROWS, MOST_CELLS, MOST_PAIRS = 200, 6, 10
 """What a page shows."""
 
 

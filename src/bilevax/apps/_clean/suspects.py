@@ -24,7 +24,7 @@ h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere }
 h2 { font-size: 1.1rem; margin: 2.25rem 0 .5rem }
 p { margin: .4rem 0; max-width: 46rem } .soft { color: var(--soft) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-.wide { overflow-x: auto }
+.wide { overflow-x: auto } .beside { display: flex; flex-wrap: wrap; column-gap: 4rem }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; max-width: 16rem; overflow-wrap: break-word }
 th { color: var(--soft); font-weight: 500; white-space: nowrap }
@@ -81,7 +81,8 @@ class Summary(NamedTuple):
 
 def page(summary: Summary, findings: Sequence[Finding]) -> str:
     """The page, as text; findings may be the first of more."""
-    body = _head(summary) + _classes(summary) + _pairs(summary) + _above(summary, len(findings))
+    tables = f'<div class="beside">{_classes(summary)}{_pairs(summary)}</div>'
+    body = _head(summary) + tables + _above(summary, len(findings))
     if findings:
         body += _table(findings) if findings[0].pixels is None else _cards(findings)
     body += _columns(summary)
@@ -130,9 +131,9 @@ def _pairs(s: Summary) -> str:
         for a, b, n in s.pairs
     )
     return (
-        '<h2>Which label stands for which</h2><div class="wide"><table><tr><th>label in the table'
-        '</th><th>proposed</th><th class="n">suspect rows</th><th></th></tr>'
-        f"{rows}</table></div>"
+        '<div><h2>Which label stands for which</h2><div class="wide"><table><tr>'
+        '<th>label in the table</th><th>proposed</th><th class="n">suspect rows</th><th></th></tr>'
+        f"{rows}</table></div></div>"
         if rows
         else ""
     )
@@ -146,9 +147,9 @@ def _classes(s: Summary) -> str:
         for label, n, bad in s.classes
     )
     return (
-        '<h2>Suspect rows of each label</h2><div class="wide"><table><tr><th>label</th>'
+        '<div><h2>Suspect rows of each label</h2><div class="wide"><table><tr><th>label</th>'
         '<th class="n">rows</th><th class="n">suspect</th><th class="n">share</th><th></th></tr>'
-        f"{rows}</table></div>"
+        f"{rows}</table></div></div>"
     )
 
 
