@@ -24,7 +24,8 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python $(PYTEST) --durations=15 -m 'not slow'
 
-test-all: $(VENV)/dev.stamp test-eager test-minimum
+# The site is built and opened, too.
+test-all: $(VENV)/dev.stamp $(VENV)/docs.stamp test-eager test-minimum
 	$(BIN)/python $(PYTEST) --durations=15
 
 test-eager: $(VENV)/dev.stamp

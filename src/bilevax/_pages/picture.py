@@ -11,7 +11,9 @@ def picture(pixels: np.ndarray) -> str:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("Pictures need pillow: pip install 'bilevax[tools]'.") from error
+        raise ImportError(
+            "Pictures need pillow: in a clone of bilevax, pip install '.[tools]'."
+        ) from error
     x = np.asarray(pixels, float)
     x = (x - x.min()) / (np.ptp(x) or 1.0)
     file = io.BytesIO()

@@ -125,7 +125,9 @@ def _read_parquet(path: Path) -> TableFile:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise ImportError("Parquet needs pyarrow: pip install 'bilevax[tools]'.") from error
+        raise ImportError(
+            "Parquet needs pyarrow: in a clone of bilevax, pip install '.[tools]'."
+        ) from error
     try:
         table = parquet.read_table(path)
     except pyarrow.ArrowException as error:
