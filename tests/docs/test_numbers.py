@@ -213,9 +213,9 @@ def outer():
 
 
 README = (
-    r"bilevax is {} to {} times as fast as PyTorch and its\nlibraries\. Plain JAX is faster \({} of "
-    r"our time\) if it may use {} times the memory\. `Krylov\(1, 10\)` is within {} % of the exact\n"
-    r"hypergradient in {} % of its time"
+    r"bilevax is {} to {} times as fast as PyTorch and its\nlibraries\. Plain JAX is faster "
+    r"\({} of our time\) if it may use {} times the memory\. `Krylov\(1, 10\)` is within {} % "
+    r"of the exact\nhypergradient in {} % of its time"
 )
 WHICH, CLEANING = "docs/which_rule.md", "docs/cleaning.md"
 PROSE = {  # page, text with {} for its numbers: what they are
