@@ -63,7 +63,7 @@ def run_page(path, *, peers=False):
         for code, output in printed(path, peers=peers):
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 exec(compile(code, str(path), "exec"), space)
-            assert said.getvalue() == output or not output
+            assert said.getvalue() == output or not output or path not in FRONT
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
