@@ -15,6 +15,10 @@ LINK = re.compile(r"(?:(?<=\]\()|(?<=\]: ))[^)\s#:]+")
 FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 TIGHT = re.compile(r"^(?![-|>#\s]).+\n(?=- )", re.M)
 """The last line of a paragraph that a list follows at once."""
+PEER = re.compile(r"^( *```python) peer$", re.M)
+"""Code that needs a library which the tests may not have: a mark for them, not for readers."""
+LONG = re.compile(r"(?<!</span>)<code>[^<\s]{30,}</code>")
+"""Code within a line that is too long for a narrow page, and has no space to break at."""
 
 
 def on_files(files, config):
@@ -35,7 +39,12 @@ def on_page_markdown(markdown, page, config, files):
     markdown = markdown.replace("```python peer\n", "```python\n")  # a mark for the tests
     here = posixpath.dirname(page.file.src_uri)
     move = lambda path: posixpath.relpath(_uri(path), here or ".")
-    return TIGHT.sub(r"\g<0>\n", _relinked(markdown, page.file, move))
+    markdown = PEER.sub(r"\1", _relinked(markdown, page.file, move))
+    return TIGHT.sub(r"\g<0>\n", markdown)
+
+
+def on_page_content(html, page, config, files):
+    return LONG.sub(lambda code: re.sub(r"(?<=[.(=])(?=[^<])", "<wbr>", code[0]), html)
 
 
 def on_post_page(output, page, config):

@@ -78,7 +78,7 @@ def bars(axes: Axes, by: dict[str, float], bad: Callable[[str], bool]) -> None:
         text = number + (", wrong" if hatch else "")
         axes.annotate(
             text, (by[name], y), (3, 0), textcoords="offset points", va="center", fontsize=8,
-            color=INK.light,
+            color=INK.light, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )  # fmt: skip
     axes.set_yticks(range(len(names)), names)
     axes.set_xlim(0, 1.3 * max(by.values()))
@@ -94,7 +94,7 @@ def time_ratios(out: Path) -> Figure:
     bad = wrong(out)
     for axes, key in zip(panels, shown, strict=False):
         bars(axes, found[key], lambda name, key=key: bad(name, *key))
-        axes.axvline(1, color=BLUE.light, lw=0.9, ls=":", zorder=1)
+        axes.axvline(1, color=BLUE.light, lw=0.9, ls=":", zorder=0)
         dress(axes, f"{key[0]}, {key[1]}", "time / bilevax", "")
         axes.grid(visible=False, axis="y")
     for axes in panels[len(shown) :]:
@@ -134,7 +134,7 @@ def memory_of(out: Path) -> Figure:
 
 def for_readme(out: Path) -> Figure:
     """Three panels that can be read when they are 900 pixels wide."""
-    figure = Figure((10.5, 3.2), DPI, layout="constrained")
+    figure = Figure((10.5, 3.6), DPI, layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.4, 1, 1))
     rows = [row for row in measured(out) if row["problem"] == "hypercleaning"]
     named = {"full", "K=1", "K=25", "Krylov(1, 10)", "Krylov(4, 8)"}
@@ -143,17 +143,18 @@ def for_readme(out: Path) -> Figure:
     by, bad = ratios(out).get(("hypercleaning", "full")), wrong(out)
     if by:
         bars(middle, by, lambda name: bad(name, "hypercleaning", "full"))
-        dress(middle, "All T = 100 steps: time", "time / bilevax", "")
+        dress(middle, "All T = 100 steps: time", "time / time of bilevax", "")
     full = [row for row in weighed(out) if (row["T"], row["want"]) == (100, "full")]
     weight = {row["library"]: row["added_bytes"] / 1e6 for row in full}
     if weight:
         bars(right, weight, lambda name: bad(name, "hypercleaning", "full"))
         right.set_xscale("log")
         right.set_xlim(1, 8 * max(weight.values()))
-        dress(right, "and peak memory", "MB", "")
+        dress(right, "and their peak memory", "MB", "")
         right.set_yticklabels([])
     for axes in (middle, right):
         axes.grid(visible=False, axis="y")
+    legend(figure, [left], "outside lower center")
     return figure
 
 

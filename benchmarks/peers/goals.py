@@ -16,7 +16,7 @@ def goals(out: Path) -> Rows:
 
 def _line(text: str, wanted: float, got: float, unit: str = "x"):
     reached = "reached" if got >= wanted else "**missed**"
-    return text, f"{wanted:g} {unit}", f"{got:.2g} {unit}", reached
+    return text, f"{wanted:g} {unit}", f"{got:.3g} {unit}", reached
 
 
 def _times(out: Path, problem: str, want: str) -> dict[str, float]:

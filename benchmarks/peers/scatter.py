@@ -84,14 +84,20 @@ def _name(axes: Axes, row: Row, taken: list[tuple[float, float, float, float]]) 
             axes.annotate(
                 row["want"], (row["ms"], height(row["error"])), (dx, dy), ha=side, fontsize=size,
                 textcoords="offset points", color=LOOK[row["library"]][0].light, zorder=5,
+                arrowprops={"arrowstyle": "-", "lw": 0.5, "shrinkA": 0, "shrinkB": 3}
+                if abs(dy) > 12
+                else None,
             )  # fmt: skip
             return
 
 
 def _inside(axes: Axes, box) -> bool:
     scale = 72 / axes.figure.dpi
-    left, right = scale * axes.bbox.x0, scale * axes.bbox.x1
-    return left < box[0] - box[2] / 2 and box[0] + box[2] / 2 < right
+    sides = (axes.bbox.x0, axes.bbox.x1), (axes.bbox.y0, axes.bbox.y1)
+    return all(
+        scale * low < box[i] - box[i + 2] / 2 and box[i] + box[i + 2] / 2 < scale * high
+        for i, (low, high) in enumerate(sides)
+    )
 
 
 def _overlap(a, b) -> bool:

@@ -67,12 +67,19 @@ def test_every_row_comes_back(files, tmp_path, monkeypatch, capsys):
     code, said = call(monkeypatch, capsys, *words, "--ignore", "id")
     assert code == 0, said
     lines = out.read_bytes().decode().split("\r\n")
-    assert [line.rsplit(",", 2)[0] for line in lines[:-1]] == before.decode().split("\r\n")[:-1]
-    assert lines[0].endswith(",weight,suspect") and train.read_bytes() == before
+    given = before.decode().split("\r\n")
+    assert all(a.startswith(b + ",") for a, b in zip(lines[:-1], given[:-1], strict=True))
+    assert lines[0] == ",".join([given[0], *table_file.ADDED]) and train.read_bytes() == before
     with open(out, newline="") as file:
         table = list(csv.DictReader(file))
     assert [row["suspect"] for row in table[:6]].count("True") >= 4
     assert all(0 < float(row["weight"]) < 1 for row in table)
+    number = lambda row, name: float(row[name])
+    for row in table:  # what makes a label suspect is one number of the file
+        assert (row["suspect"] == "True") == (number(row, "probability") < 0.15)
+        assert row["proposed"] in LABELS and number(row, "proposed_probability") > 0.49
+        same = np.isclose(number(row, "probability"), number(row, "proposed_probability"))
+        assert same == (row["proposed"] == row["y"])
     text = out.with_suffix(".html").read_text("utf-8")
     assert "<script>alert" not in text and "&lt;script&gt;" in text
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
@@ -119,12 +126,12 @@ def test_other_kinds(kind, unlearned, tmp_path, monkeypatch, capsys):
     assert code == 0, said
     if kind == "npz":
         with np.load(out, allow_pickle=False) as found:
-            assert sorted(found.files) == ["X", "file", "more", "suspect", "weight", "y"]
+            assert {*found.files} == {"X", "file", "more", "y", *table_file.ADDED}
             assert (found["X"] == x.reshape(30, 8, 8)).all() and found["weight"].shape == (30,)
             suspect = found["suspect"]
     else:
         found = pq.read_table(out)
-        assert found.drop_columns(["weight", "suspect"]).equals(pq.read_table(train))
+        assert found.drop_columns([*table_file.ADDED]).equals(pq.read_table(train))
         suspect = found["suspect"].to_numpy()
     text = out.with_suffix(".html").read_text("utf-8")
     assert text.count("data:image/png") == suspect.sum()
@@ -320,10 +327,12 @@ def test_a_damaged_table_is_read_or_refused(files, tmp_path, cut, put, piece):
 @given(text=st.text(max_size=80))
 @settings(max_examples=25, deadline=None)
 def test_no_text_becomes_markup(text):
-    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)], {text: text}, 0)
-    finding = Finding(text, text, text, 0.9, 0.1, [(text, text)], None)
-    plain = Finding("r", "r", "r", 0.9, 0.1, [("r", "r")], None)
-    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)], {"r": "r"}, 0)
+    pair, rest = [(text, text, 1)], (0.15, text)
+    summary = Summary(text, text, 3, 2, 1, [(text, 3, 1)], {text: text}, 0, pair, *rest)
+    finding = Finding(text, text, text, 0.9, 0.1, 0.1, [(text, text)], None)
+    plain = Finding("r", "r", "r", 0.9, 0.1, 0.1, [("r", "r")], None)
+    pair, rest = [("r", "r", 1)], (0.15, "r")
+    quiet = Summary("r", "r", 3, 2, 1, [("r", 3, 1)], {"r": "r"}, 0, pair, *rest)
     tags = lambda html: (html.count("<"), html.count('"'))
     assert tags(page(summary, [finding])) == tags(page(quiet, [plain]))
 

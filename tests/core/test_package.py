@@ -1,7 +1,9 @@
 """The front door: names, imports, citations, README, and the house rules."""
 
 import ast
+import contextlib
 import importlib.util
+import io
 import os
 import pathlib
 import re
@@ -40,18 +42,28 @@ def test_citation(rule, keys):
     assert found == keys
 
 
-def blocks(path, *, peers=False):
-    """The code of a page; blocks marked `python peer` need a library that may be missing."""
+def printed(path, *, peers=False):
+    """The code of a page, and what stands below it as its output, or an empty text.
+
+    Blocks marked `python peer` need a library that may be missing.
+    """
     mark = "(?: peer)?" if peers else ""
-    return re.findall(rf"```python{mark}\n(.*?)```", path.read_text(), re.S)
+    pairs = rf"```python{mark}\n(.*?)```(?:\n\n```text\n(.*?)```)?"
+    return re.findall(pairs, path.read_text(), re.S)
+
+
+def blocks(path, *, peers=False):
+    return [code for code, _ in printed(path, peers=peers)]
 
 
 def run_page(path, *, peers=False):
     """The blocks of a page share one namespace, as a reader would run them."""
     space = {}
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        for block in blocks(path, peers=peers):
-            exec(compile(block, str(path), "exec"), space)
+        for code, output in printed(path, peers=peers):
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                exec(compile(code, str(path), "exec"), space)
+            assert said.getvalue() == output or not output or path not in FRONT
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -95,6 +107,10 @@ def test_the_tutorial_on_devices_divides_its_tasks():
 
 def test_the_readme_example_is_short():
     assert len([x for x in blocks(ROOT / "README.md")[0].splitlines() if x.strip()]) <= 14
+
+
+def test_the_readme_takes_a_minute():
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 700
 
 
 def test_import_is_light():

@@ -7,17 +7,21 @@ import os
 import re
 from statistics import mean, stdev
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 import synthetic
 from typer.testing import CliRunner
 
 from bilevax._pages.browser import to_json
+from bilevax._pages.cards import Cards
 from bilevax._pages.table import spread
 from bilevax.cli import main
 from bilevax.cli._app import app
 from bilevax.paper import report as rp
 from bilevax.paper.experiments import toy
 from bilevax.paper.experiments.hypercleaning import figures as hypercleaning
+from bilevax.paper.experiments.hypercleaning.examples import examples
 from bilevax.paper.records import Records, RunError, load
 from bilevax.paper.report import Axis, Chart, Column, Series, Table, pages
 from bilevax.paper.report.groups import depth
@@ -207,9 +211,9 @@ def test_rules_in_several_runs_and_other_settings(tmp_path):
     paths = [cleaning(tmp_path, rules=[rule]) for rule in synthetic.RULES]
     paths.append(cleaning(tmp_path, data="digits", preset="quick"))
     sections = hypercleaning.sections(list(map(load, paths)))
-    assert [s.title for s in sections[::4]] == [
-        "Table 2. What is learned (mnist, paper)",
-        "Table 2. What is learned (digits, quick)",
+    assert [s.title for s in sections[1::5]] == [
+        "Comparison of the rules (Table 2) (mnist, paper)",
+        "Comparison of the rules (Table 2) (digits, quick)",
     ]
     assert len(table_of(sections, "hypercleaning-table2")[0]) == 5
 
@@ -269,7 +273,7 @@ def test_figures_and_tables(toy_run, tmp_path):
     paths = [toy_run, cleaning(tmp_path, seed=1), cleaning(tmp_path, seed=2)]
     folder = tmp_path / "figures"
     files = rp.figures(paths, folder)
-    assert sum(path.suffix == ".png" for path in files) == 13
+    assert sum(path.suffix == ".png" for path in files) == 14
     assert sorted(files) == sorted(folder.iterdir())
     assert "| 5 | " in (folder / "tables.md").read_text()
     text = (folder / "hypercleaning-table2.csv").read_text()
@@ -358,3 +362,28 @@ def test_spread():
     assert spread([], 2) == "\N{EN DASH}" and spread([1.0], 2) == "1.00"
     assert spread([1.0, 3.0], 2, "+") == "+2.00 ± 1.41" and spread([1e200, 3e200], 0)
     assert spread([1.0, 3.0], 2) == "2.00 ± 1.41" and spread([1.0, math.nan], 1) == "nan"
+
+
+def test_examples_of_labels_are_shown(tmp_path):
+    """Found, missed and wrongly accused, each with the label it had and the one proposed."""
+    wrong = np.array([True, True, False, False])
+    lam = np.array([-9.0, 2.0, -5.0, 1.0], np.float32)
+    x = np.zeros((4, 10), np.float32)  # 3 x 3 pixels, and the input of the bias
+    x[:, -1], x[0, 4] = 1.0, 1.0
+    w = np.zeros((2, 10), np.float32)
+    w[1, 4] = 3.0
+    S = {"x": jnp.asarray(x), "y": np.array([0, 1, 1, 0]), "wrong": wrong}
+    row = examples(jnp.asarray(lam), jnp.asarray(w), S)
+    kinds = [row[f"{kind}_count"] for kind in ("found", "missed", "accused")]
+    assert kinds == [1, 1, 1] and row["found_given"] == [0] and row["found_proposed"] == [1]
+    with Records(tmp_path / "run", {"experiment": "hypercleaning", "T": 5, "train": 4}) as records:
+        same = {"rule": "Reverse(K=5)", "seed": 0, "step": 10}
+        records.add(kind="evaluation", **same, found=1, false=1, corrupted=2)
+        records.add(kind="examples", **same, **row)
+    first = hypercleaning.sections([load(tmp_path / "run")])[0]
+    assert first.title == "1 of 2 wrong labels found, 1 right ones accused"
+    assert [item.title for item in first.items if isinstance(item, Cards)] == [
+        "Found: 1", "Missed: 1", "Wrongly accused: 1",
+    ]  # fmt: skip
+    html = rp.report([tmp_path / "run"], tmp_path / "page.html").read_text("utf-8")
+    assert html.count('<img alt="" src="data:image/png') == 3 and ">0</span> → " in html

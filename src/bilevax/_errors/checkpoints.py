@@ -106,8 +106,8 @@ def _first_line(why: Any) -> str:
 
 def all_damaged(directory: Path) -> NoReturn:
     raise ValueError(
-        f"no checkpoint in {directory} can be read, and bilevax does not start the run again "
-        "without your word: restore the directory, or give another one."
+        f"no checkpoint in {directory} can be read, and bilevax does not start the run "
+        "again by itself: restore the directory, or give another one."
     )
 
 

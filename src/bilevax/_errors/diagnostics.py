@@ -23,4 +23,4 @@ def depths(value: Sequence[int], T: int) -> list[int]:
     return out
 
 
-PLOT = "plot draws with matplotlib: pip install 'bilevax[plot]'."
+PLOT = "plot draws with matplotlib: in a clone of bilevax, pip install '.[plot]'."

@@ -58,11 +58,7 @@ def invisible(rule: Any, leaves: Sequence[str], where: str, used: bool) -> str:
             "differentiable way, so its hypergradient is zero. Use it, or take it out "
             "of lam."
         )
-    rest = (
-        "only its direct part, grad_lam f, remains"
-        if used
-        else "what it gets is not its hypergradient"
-    )
+    rest = "only its direct part, grad_lam f, remains" if used else "its hypergradient is wrong"
     return (
         f"{leaf} enters the inner loop only through {where}, which {rule!r} cannot see:"
         f" {rest}. Use Reverse(), Reverse(segment=...) or Forward(), which "
@@ -76,7 +72,7 @@ _ALSO = {"the optimizer": ", or Reverse(K=...), which sees that of the last K st
 def seen_in_part(rule: Any, leaves: Sequence[str]) -> str:
     leaf = leaves[0] if len(leaves) == 1 else f"each of {', '.join(leaves)}"
     return (
-        f"{leaf} does not act alike in all steps: the number of the step picks or switches it, as "
+        f"{leaf} acts differently from step to step: the step's number picks or switches it, as "
         f"in lam[t]. {rule!r} does not follow each step, so the parts of {leaf} that act in the "
         "others get no gradient, or a wrong one. Use Reverse(), Reverse(segment=...) or Forward()."
     )

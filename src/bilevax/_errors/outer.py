@@ -237,7 +237,7 @@ def stopping() -> None:
 def needs_tensorboard(error: ImportError) -> NoReturn:
     raise ImportError(
         "log_dir asks for TensorBoard's event files, which tensorboardX writes: "
-        "pip install 'bilevax[tensorboard]'."
+        "in a clone of bilevax, pip install '.[tensorboard]'."
     ) from error
 
 

@@ -133,7 +133,7 @@ def _decades(z: list[list[float | None]], log: bool) -> dict:
 
 
 def _names(names: Sequence[str]) -> dict:
-    font = {"color": MUTED.light, "size": 12 if len(names) <= FEW else 7}
+    font = {"color": MUTED.light, "size": 12 if len(names) <= FEW else 9}
     return {
         "tickmode": "array", "tickvals": list(range(len(names))), "showgrid": False,
         "ticktext": [_text(name) for name in names], "tickfont": font,
@@ -153,7 +153,7 @@ def _layout(chart: Chart) -> go.Layout:
         x |= _names(chart.heat.columns) | {"constrain": "domain", "tickangle": -90}
         y |= _names(chart.heat.rows) | {"autorange": "reversed", "scaleanchor": "x"}
         y |= {"constrain": "domain"}
-        height = max(HEIGHT, 10 * len(chart.heat.rows))
+        height = max(HEIGHT, 12 * len(chart.heat.rows))
     return go.Layout(
         height=height, xaxis=x, yaxis=y, shapes=shapes, showlegend=chart.legend_is_shown,
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",

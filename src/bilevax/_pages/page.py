@@ -14,8 +14,7 @@ from plotly.offline import get_plotlyjs
 from . import browser
 from .chart import Chart
 from .palette import pairs
-from .section import Section
-from .table import Table
+from .section import Item, Section
 
 MARK = '<meta name="generator" content="bilevax report">'
 
@@ -70,11 +69,11 @@ def _section(index: int, section: Section) -> str:
     return f'<section id="s{index}"><h2>{html.escape(section.title)}</h2>{text}\n{items}</section>'
 
 
-def _row(items: Sequence[Table | Chart]) -> str:
-    """Charts stand side by side, tables one below the other."""
-    tables = "\n".join(item.html() for item in items if isinstance(item, Table))
+def _row(items: Sequence[Item]) -> str:
+    """Charts stand side by side, all else one below the other."""
     charts = "\n".join(_figure(item) for item in items if isinstance(item, Chart))
-    return tables or f'<div class="charts">{charts}</div>'
+    others = "\n".join(item.html() for item in items if not isinstance(item, Chart))
+    return others or f'<div class="charts">{charts}</div>'
 
 
 def _figure(chart: Chart) -> str:

@@ -21,6 +21,9 @@ BLUE = Colour("#0a63b0", "#6cb6ff")
 ORANGE = Colour("#c2560c", "#ffa657")
 TEAL = Colour("#00857a", "#4fd1c5")
 GREEN = Colour("#4d8b31", "#9ad67a")
+PURPLE = Colour("#6f3fb0", "#c09bff")
+PINK = Colour("#c43c8e", "#ff92cd")
+GOLD = Colour("#8f6b00", "#e0bd4a")
 
 OTHERS = (TEAL, GREEN, BLUE, MUTED)
 """For what has no place on a scale."""
@@ -44,7 +47,7 @@ def _plasma(position: float) -> str:
     return "#" + "".join(f"{round(np.interp(position, places, part)):02x}" for part in parts)
 
 
-PLAIN = (INK, MUTED, GRID, CONTOUR, RED, BLUE, ORANGE, TEAL, GREEN)
+PLAIN = (INK, MUTED, GRID, CONTOUR, RED, BLUE, ORANGE, TEAL, GREEN, PURPLE, PINK, GOLD)
 
 
 def pairs() -> dict[str, str]:

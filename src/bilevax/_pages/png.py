@@ -13,6 +13,8 @@ from .chart import Arrows, Axis, Chart, Contour, HeatMap, Series
 from .palette import CONTOUR, GRID, INK, MUTED, RED
 
 SIZE, DPI = (5.2, 4.0), 180
+FEW = 30
+"""Names for which one side of a heat map has room."""
 
 
 def png(chart: Chart) -> bytes:
@@ -36,7 +38,7 @@ def png(chart: Chart) -> bytes:
 
 def _size(chart: Chart) -> tuple[float, float]:
     """Room for the names of a heat map; else as ever."""
-    side = 0.085 * len(chart.heat.rows) + 2 if chart.heat else 0.0
+    side = 0.075 * len(chart.heat.rows) + 2 if chart.heat else 0.0
     return max(SIZE[0], side + 0.8), max(SIZE[1], side)
 
 
@@ -77,14 +79,28 @@ def heat(axes: Axes, heat: HeatMap) -> None:
     """A heat map, with a scale beside it."""
     z = np.ma.masked_invalid(np.asarray(heat.z, float))
     z = np.ma.masked_less_equal(z, 0) if heat.log else z
-    size = 9 if len(heat.rows) <= 30 else 5
-    axes.set_xticks(range(len(heat.columns)), map(_text, heat.columns), rotation=90)
-    axes.set_yticks(range(len(heat.rows)), map(_text, heat.rows))
-    axes.tick_params(length=0, labelsize=size)
+    _names(axes, heat)
     if z.mask.all():
         return
     norm = LogNorm(z.min(), z.max()) if heat.log and z.min() < z.max() else None
     _scale(axes, axes.imshow(z, cmap="viridis", norm=norm), heat.label)
+
+
+def _names(axes: Axes, heat: HeatMap) -> None:
+    """Names of rows and columns; of many, every other one on the opposite side."""
+    few = len(heat.rows) <= FEW
+    stride = 1 if few else 2
+    places = [axes] if few else [axes, axes.secondary_xaxis("top"), axes.secondary_yaxis("right")]
+    for place in places:
+        place.tick_params(length=0, labelsize=9, pad=2, colors=MUTED.light)
+    where = lambda names, first: (
+        range(first, len(names), stride), [_text(name) for name in names[first::stride]]
+    )  # fmt: skip
+    axes.set_xticks(*where(heat.columns, 0), rotation=90)
+    axes.set_yticks(*where(heat.rows, 0))
+    if not few:
+        places[1].set_xticks(*where(heat.columns, 1), rotation=90)
+        places[2].set_yticks(*where(heat.rows, 1))
 
 
 def _scale(axes: Axes, drawn: Any, label: str) -> None:
@@ -98,7 +114,7 @@ def _scale(axes: Axes, drawn: Any, label: str) -> None:
 
 
 def _dress(axes: Axes, chart: Chart) -> None:
-    axes.set_title(_text(chart.title), fontsize=11, loc="left", color=INK.light, pad=10)
+    _title(axes, chart)
     _axis(axes.xaxis, axes.set_xscale, axes.set_xlim, chart.x)
     _axis(axes.yaxis, axes.set_yscale, axes.set_ylim, chart.y)
     if chart.level is not None:
@@ -115,6 +131,17 @@ def _dress(axes: Axes, chart: Chart) -> None:
         axes.tick_params(which="both", labelsize=9)
     if chart.legend_is_shown:
         _legend(axes, chart)
+
+
+def _title(axes: Axes, chart: Chart) -> None:
+    """Above the axes; above their names too, where these are on all sides."""
+    text, look = _text(chart.title), {"fontsize": 11, "color": INK.light}
+    if chart.heat and len(chart.heat.rows) > FEW:
+        figure = axes.get_figure()
+        assert isinstance(figure, Figure)
+        figure.suptitle(text, x=0.01, ha="left", **look)
+    else:
+        axes.set_title(text, loc="left", pad=10, **look)
 
 
 def _axis(axis, set_scale, set_limits, wanted: Axis) -> None:

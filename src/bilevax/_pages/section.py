@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 
+from .cards import Cards
 from .chart import Chart
 from .table import Table
+
+Item = Table | Chart | Cards
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs, and tables and charts below them."""
+    """A heading, paragraphs, and tables, charts and examples below them."""
 
     title: str
     text: tuple[str, ...] = ()
-    items: tuple[Table | Chart, ...] = ()
+    items: tuple[Item, ...] = ()

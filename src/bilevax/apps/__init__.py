@@ -11,4 +11,6 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "sklearn":
         raise
-    raise ImportError("bilevax.apps needs scikit-learn: pip install 'bilevax[tools]'.") from error
+    raise ImportError(
+        "bilevax.apps needs scikit-learn: in a clone of bilevax, pip install '.[tools]'."
+    ) from error

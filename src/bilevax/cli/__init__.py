@@ -9,5 +9,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit("The bilevax command needs more than the library: pip install 'bilevax[tools]'.")
+        sys.exit(
+            "The bilevax command needs more than the library: in a clone of bilevax, "
+            "pip install '.[tools]'."
+        )
     start()

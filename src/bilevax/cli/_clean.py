@@ -8,25 +8,38 @@ import typer
 
 
 def clean(
-    table: Annotated[Path, typer.Argument(help="The rows to clean: .csv, .parquet or .npz.")],
-    trusted: Annotated[Path, typer.Option(help="Rows with the same columns and right labels.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The table to write, with weights.")],
-    label: Annotated[str, typer.Option(help="The column (or array) of labels.")] = "y",
-    ignore: Annotated[list[str] | None, typer.Option(help="A column not to learn from.")] = None,
-    missing: Annotated[str | None, typer.Option(help="Fill empty numbers: mean, median.")] = None,
-    page: Annotated[Path | None, typer.Option(help="The page. Default: OUT with .html.")] = None,
-    image: Annotated[bool, typer.Option("--image", help="Show rows as square pictures.")] = False,
+    table: Annotated[Path, typer.Argument(help="The table to clean: .csv, .parquet or .npz.")],
+    trusted: Annotated[Path, typer.Option(help="A table with the same columns and right labels.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The table to write, with five more columns.")
+    ],
+    label: Annotated[str, typer.Option(help="The column (or array) with the labels.")] = "y",
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out. You may repeat it.")
+    ] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="Fill empty numbers with the mean or median.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="The page to write. Default: OUT with .html.")
+    ] = None,
+    image: Annotated[
+        bool, typer.Option("--image", help="Show each row as a square picture.")
+    ] = False,
     steps: Annotated[int, typer.Option(min=1, help="Hyper-iterations.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    threshold: Annotated[float, typer.Option(help="Labels less probable are suspect.")] = 0.15,
-    batch: Annotated[int | None, typer.Option(min=1, help="Rows in an inner step.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder that keeps the run.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run.")] = False,
+    threshold: Annotated[float, typer.Option(help="A label less probable is suspect.")] = 0.15,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Rows in a training step. Default: all.")
+    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="A folder to save the run in.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
 ) -> None:
     """Find wrong labels with the help of a few right ones.
 
-    Writes every row as it was, with its weight and whether it is suspect, and a page that shows
-    the most suspicious rows. Nothing is ever overwritten.
+    The output has every row as it was, and five more columns: weight, suspect, probability (of the
+    label), proposed (another label) and proposed_probability. A page shows the suspect rows. No
+    file is ever overwritten.
     """
     from ..apps import HyperCleaner
     from ..apps._clean import prepare, write
@@ -46,15 +59,15 @@ def clean(
     write(job, cleaner)
     if checkpoint is None:
         shutil.rmtree(folder)
-    typer.echo(f"{steps} hyper-iterations by {cleaner.rule_} through T = {cleaner.T_} steps.")
+    typer.echo(f"Rule {cleaner.rule_}, {steps} hyper-iterations, T = {cleaner.T_} training steps.")
     bad = int(cleaner.suspect_.sum())
-    typer.echo(f"{bad} of {len(job.table)} labels are suspect; rows in {out}, a page in {page}.")
+    typer.echo(f"{bad} of {len(job.table)} labels are suspect. Table: {out}. Page: {page}.")
 
 
 def _require_run(folder: Path, resume: bool) -> None:
     """A folder for checkpoints that is new, or the one to go on with."""
     there = folder.exists()
     if there and not resume:
-        raise ValueError(f"{folder} holds a run; give --resume to go on, or remove it.")
+        raise ValueError(f"{folder} holds a run; give --resume to continue it, or remove it.")
     if resume and not there:
         raise ValueError(f"{folder} does not exist: there is no run to resume; leave out --resume.")

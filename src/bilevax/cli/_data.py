@@ -10,16 +10,16 @@ from rich.table import Table
 from ..paper import data
 from ..paper.data import DATASETS, DataError, Dataset
 
-data_app = typer.Typer(help="Data sets: where they are, fetch them, check them.")
+data_app = typer.Typer(help="List, fetch and check data sets.")
 
 DataDir = Annotated[
-    Path | None, typer.Option(help="A folder with data sets, instead of BILEVAX_DATA's.")
+    Path | None, typer.Option(help="A folder with data sets, instead of that in BILEVAX_DATA.")
 ]
 
 
 @data_app.command("list")
 def show(data_dir: DataDir = None) -> None:
-    """The data sets, and where each is found."""
+    """List the data sets, and where each is on this machine."""
     table = Table("name", "what", "to fetch", "licence", box=None, pad_edge=False)
     for dataset in DATASETS.values():
         size = f"{dataset.size / 1e6:.0f} MB" if dataset.files else ""
@@ -44,10 +44,10 @@ def _where(dataset: Dataset, data_dir: Path | None) -> str:
 def fetch(
     names: Annotated[list[str], typer.Argument(help="Names of data sets.")],
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where to; otherwise the user's cache.")
+        Path | None, typer.Option(help="The folder to write to. Default: your cache.")
     ] = None,
 ) -> None:
-    """Fetch data sets from their official addresses, verified; what is there is left alone."""
+    """Fetch data sets from their official addresses, and verify them. Existing files stay."""
     for dataset in _named(names):
         if not dataset.files:
             typer.echo(f"{dataset.name}: comes with scikit-learn.")
@@ -64,10 +64,12 @@ def fetch(
 
 @data_app.command()
 def check(
-    names: Annotated[list[str] | None, typer.Argument(help="Names; otherwise all found.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of data sets. Default: all found.")
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Read data sets where they are found: whole, of the right shapes, with the right sums."""
+    """Check that data sets are complete, with the right shapes and checksums."""
     bad = 0
     for dataset in _named(names or list(DATASETS)):
         results = list(data.check(dataset, data_dir))

@@ -17,10 +17,10 @@ def report(
     ] = None,
     experiment: Annotated[
         list[str] | None,
-        typer.Option(help="An experiment of your own, as module:name; may be repeated."),
+        typer.Option(help="An experiment of your own, as module:name. You may repeat it."),
     ] = None,
 ) -> None:
-    """Tables and figures of runs: on the terminal, and on one HTML page that needs no network."""
+    """Show tables and figures of runs, on the terminal and on one HTML page that works offline."""
     from ..paper.report import Report
     from ._run import find
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def list_experiments() -> None:
-    """The experiments, and where they stand in the paper."""
+    """List the experiments, and their sections in the paper."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -30,10 +30,11 @@ def run(
         typer.Argument(help="An experiment that `bilevax list` shows, or your own as module:name."),
     ],
     preset: Annotated[
-        str, typer.Option(help="quick: seconds on small data; paper: at paper scale.")
+        str, typer.Option(help="quick: small data, a minute; paper: the size of the paper.")
     ] = "quick",
     rule: Annotated[
-        list[str] | None, typer.Option(help='A rule, as in --rule "Reverse(K=5)"; may be repeated.')
+        list[str] | None,
+        typer.Option(help='A rule, as in --rule "Reverse(K=5)". You may repeat it.'),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     steps: Annotated[int | None, typer.Option(help="Hyper-iterations.", min=1)] = None,
@@ -46,11 +47,11 @@ def run(
         bool,
         typer.Option(
             "--stop-on-test",
-            help="task-interaction: stop on test accuracy, as the paper did, which leaks.",
+            help="task-interaction: stop on test accuracy, as the paper did. This leaks test data.",
         ),
     ] = False,
 ) -> None:
-    """Run an experiment; its records are written to a folder as it goes."""
+    """Run an experiment. It writes records to a folder while it runs."""
     from ..paper.records import RunError, holds_run
 
     experiment = find(name)
@@ -64,7 +65,7 @@ def run(
     experiment.run(config, folder, resume=resume, data_dir=str(data_dir) if data_dir else None)
     own = f" --experiment {name}" if ":" in name else ""
     page = f"{experiment.name}.html"
-    typer.echo(f"{folder}: done. Look at it: bilevax report {folder} -o {page}{own}")
+    typer.echo(f"{folder}: done. To see the results: bilevax report {folder} -o {page}{own}")
 
 
 def find(name: str) -> "Experiment":

@@ -1,6 +1,7 @@
 """The work of `bilevax clean`: from two tables to a third, and a page. Nothing is overwritten."""
 
 import os
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +13,9 @@ from .._hypercleaner import HyperCleaner
 from .features import Examples, examples
 from .status import status
 from .suspects import Finding, Summary, page, side
-from .table_file import TableFile, read
+from .table_file import ADDED, TableFile, read
 
-MOST_ROWS, MOST_CELLS = 200, 6
+MOST_ROWS, MOST_CELLS, MOST_PAIRS = 200, 6, 10
 """What a page shows."""
 
 
@@ -58,9 +59,10 @@ def prepare(
 
 def write(job: Job, cleaner: HyperCleaner) -> None:
     """The table and the page."""
+    added = _added(job, cleaner)
     with atomic_write(job.out, overwrite=False) as file:
-        job.table.write(file, cleaner.weights_, cleaner.suspect_)
-    text = page(_summary(job, cleaner), _findings(job, cleaner))
+        job.table.write(file, added)
+    text = page(_summary(job, cleaner, added), _findings(job, added))
     with atomic_write(job.page, overwrite=False) as file:
         file.write(text.encode("utf-8", "backslashreplace"))
 
@@ -73,9 +75,24 @@ def _require_free(path: Path) -> None:
         raise DataError(f"{path.parent} is not a folder; make it, or give another name.")
 
 
-def _summary(job: Job, cleaner: HyperCleaner) -> Summary:
+def _added(job: Job, cleaner: HyperCleaner) -> dict[str, np.ndarray]:
+    """The columns of the answer."""
+    sure = cleaner.predict_proba(job.data.x)
+    best = (
+        cleaner.weights_, cleaner.suspect_, cleaner.belief_, cleaner.classes_[sure.argmax(axis=1)],
+        sure.max(axis=1),
+    )  # fmt: skip
+    return dict(zip(ADDED, best, strict=True))
+
+
+def _summary(job: Job, cleaner: HyperCleaner, added: dict[str, np.ndarray]) -> Summary:
     y, suspect = job.data.y, cleaner.suspect_
     count = lambda c: (str(c), int((y == c).sum()), int(suspect[y == c].sum()))
+    pairs = Counter(
+        (str(a), str(b))
+        for a, b in zip(y[suspect], added["proposed"][suspect], strict=True)
+        if a != b
+    )
     return Summary(
         job.table.path.name,
         job.trusted.path.name,
@@ -85,27 +102,28 @@ def _summary(job: Job, cleaner: HyperCleaner) -> Summary:
         [count(c) for c in cleaner.classes_],
         job.data.columns,
         max(0, len(job.data.features) - MOST_CELLS) if job.side is None else 0,
+        [(*pair, n) for pair, n in pairs.most_common(MOST_PAIRS)],
+        float(cleaner.threshold),
+        job.out.name,
     )
 
 
-def _findings(job: Job, cleaner: HyperCleaner) -> list[Finding]:
-    """The first suspect rows, least believed first."""
-    suspect = np.flatnonzero(cleaner.suspect_)
-    rows = suspect[np.argsort(cleaner.belief_[suspect], kind="stable")][:MOST_ROWS]
-    if not len(rows):
-        return []
-    sure = cleaner.predict_proba(job.data.x[rows])
-    return [_finding(job, cleaner, int(i), p) for i, p in zip(rows, sure, strict=True)]
+def _findings(job: Job, added: dict[str, np.ndarray]) -> list[Finding]:
+    """The first suspect rows, least probable first."""
+    suspect = np.flatnonzero(added["suspect"])
+    rows = suspect[np.argsort(added["probability"][suspect], kind="stable")][:MOST_ROWS]
+    return [_finding(job, {name: added[name][i] for name in ADDED}, int(i)) for i in rows]
 
 
-def _finding(job: Job, cleaner: HyperCleaner, i: int, p: np.ndarray) -> Finding:
+def _finding(job: Job, answer: dict[str, Any], i: int) -> Finding:
     names = job.data.features[:MOST_CELLS]
     return Finding(
         job.table.places[i],
         str(job.data.y[i]),
-        str(cleaner.classes_[p.argmax()]),
-        float(p.max()),
-        float(cleaner.weights_[i]),
+        str(answer["proposed"]),
+        float(answer["proposed_probability"]),
+        float(answer["probability"]),
+        float(answer["weight"]),
         [(name, _text(job.table.columns[name][i])) for name in names],
         None if job.side is None else job.data.x[i].reshape(job.side, job.side),
     )

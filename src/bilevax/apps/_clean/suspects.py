@@ -1,7 +1,5 @@
 """The page with the most suspicious rows: one file, no scripts, every text escaped."""
 
-import base64
-import io
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,6 +7,8 @@ from html import escape
 from typing import NamedTuple
 
 import numpy as np
+
+from ..._pages.cards import Card
 
 MOST_TEXT = 60
 
@@ -24,14 +24,15 @@ h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere }
 h2 { font-size: 1.1rem; margin: 2.25rem 0 .5rem }
 p { margin: .4rem 0; max-width: 46rem } .soft { color: var(--soft) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-.wide { overflow-x: auto }
+.wide { overflow-x: auto } .beside { display: flex; flex-wrap: wrap; column-gap: 4rem }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; max-width: 16rem; overflow-wrap: break-word }
 th { color: var(--soft); font-weight: 500; white-space: nowrap }
 td.n, th.n { text-align: right; white-space: nowrap }
 .bar { display: inline-block; height: .6rem; background: var(--red); border-radius: 2px;
   vertical-align: middle; min-width: 1px }
-.given { color: var(--red) } .found { color: var(--green) }
+.given { color: var(--red) } .proposed { color: var(--green) }
+ol { padding-left: 1.25rem; max-width: 46rem } .note { color: var(--soft); font-size: .8rem }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: .75rem }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
   padding: .6rem; font-size: .85rem; overflow-wrap: anywhere }
@@ -48,7 +49,9 @@ class Finding(NamedTuple):
     given: str
     found: str
     sure: float
-    """The probability of the label that the classifier gives."""
+    """The probability of the label that the classifier proposes."""
+    probability: float
+    """That of the label in the table."""
     weight: float
     cells: Sequence[tuple[str, str]]
     pixels: np.ndarray | None
@@ -68,11 +71,18 @@ class Summary(NamedTuple):
     """How each column was used, in words."""
     hidden: int
     """Columns that are not shown."""
+    pairs: Sequence[tuple[str, str, int]]
+    """Label, proposed label, suspect rows: the most frequent first."""
+    threshold: float
+    """Labels less probable are suspect."""
+    out: str
+    """The table that was written."""
 
 
 def page(summary: Summary, findings: Sequence[Finding]) -> str:
     """The page, as text; findings may be the first of more."""
-    body = _head(summary) + _classes(summary) + _above(summary, len(findings))
+    tables = f'<div class="beside">{_classes(summary)}{_pairs(summary)}</div>'
+    body = _head(summary) + tables + _above(summary, len(findings))
     if findings:
         body += _table(findings) if findings[0].pixels is None else _cards(findings)
     body += _columns(summary)
@@ -91,9 +101,41 @@ def _head(s: Summary) -> str:
         f"<h1>Suspect labels in {escape(s.name)}</h1>"
         f"<p><b>{s.suspect:,} of {s.rows:,}</b> labels ({part:.1%}) are suspect, judged with "
         f"{s.trusted_rows:,} trusted rows of {escape(s.trusted)}.</p>"
-        '<p class="soft">Every row got a weight between 0 and 1 in the training of a classifier, '
-        "tuned so that the classifier does well on the trusted rows. Suspect are labels that the "
-        "classifier so trained finds improbable.</p>"
+        '<p class="soft">A label is suspect if a classifier gives it a probability below '
+        f"{s.threshold:g} (<code>--threshold</code>). The classifier learned from all rows, each "
+        "with a weight between 0 and 1. The weights were tuned so that it does well on the trusted "
+        f"rows. {escape(s.out)} has all of these numbers for every row.</p>" + _next(s)
+    )
+
+
+def _next(s: Summary) -> str:
+    steps = (
+        "Look at the suspect rows below. The first are the surest.",
+        f"Correct their labels. The column <code>proposed</code> of {escape(s.out)} has a label "
+        "for each. Or leave out the rows where <code>suspect</code> is true.",
+        f"Add the rows that you checked to {escape(s.trusted)}, and run <code>bilevax clean</code> "
+        "again. More trusted rows make it surer.",
+        "If right labels are accused, lower <code>--threshold</code>; if wrong ones are missed, "
+        "raise it.",
+    )
+    return f"<h2>What to do next</h2><ol>{''.join(f'<li>{step}</li>' for step in steps)}</ol>"
+
+
+def _pairs(s: Summary) -> str:
+    """Which label is taken for which."""
+    most = max((n for *_, n in s.pairs), default=1)
+    rows = "".join(
+        f'<tr><td class="given">{escape(_cut(a))}</td><td class="proposed">{escape(_cut(b))}</td>'
+        f'<td class="n">{n:,}</td>'
+        f'<td><span class="bar" style="width:{10 * n / most:.2f}rem"></span></td></tr>'
+        for a, b, n in s.pairs
+    )
+    return (
+        '<div><h2>Which label stands for which</h2><div class="wide"><table><tr>'
+        '<th>label in the table</th><th>proposed</th><th class="n">suspect rows</th><th></th></tr>'
+        f"{rows}</table></div></div>"
+        if rows
+        else ""
     )
 
 
@@ -105,8 +147,9 @@ def _classes(s: Summary) -> str:
         for label, n, bad in s.classes
     )
     return (
-        '<h2>By label</h2><div class="wide"><table><tr><th>label</th><th class="n">rows</th>'
-        f'<th class="n">suspect</th><th class="n">part</th><th></th></tr>{rows}</table></div>'
+        '<div><h2>Suspect rows of each label</h2><div class="wide"><table><tr><th>label</th>'
+        '<th class="n">rows</th><th class="n">suspect</th><th class="n">share</th><th></th></tr>'
+        f"{rows}</table></div></div>"
     )
 
 
@@ -130,13 +173,16 @@ def _above(s: Summary, shown: int) -> str:
         return "<h2>No suspect rows</h2>"
     columns = f" Of the columns, {s.hidden} are not shown." if s.hidden else ""
     which = "All suspect rows" if shown == s.suspect else f"The {shown} most suspicious rows"
-    return f'<h2>{which}</h2><p class="soft">The least probable first.{columns}</p>'
+    return f'<h2>{which}</h2><p class="soft">The least probable label comes first.{columns}</p>'
 
 
 def _table(shown: Sequence[Finding]) -> str:
     names = "".join(f"<th>{escape(_cut(name))}</th>" for name, _ in shown[0].cells)
     rows = "".join(_line(f) for f in shown)
-    head = '<th>row</th><th>label</th><th>likely</th><th class="n">sure</th><th class="n">weight'
+    head = (
+        '<th>row</th><th>label</th><th class="n">its probability</th><th>proposed</th>'
+        '<th class="n">its probability</th><th class="n">weight'
+    )
     return f'<div class="wide"><table><tr>{head}</th>{names}</tr>{rows}</table></div>'
 
 
@@ -144,7 +190,8 @@ def _line(f: Finding) -> str:
     cells = "".join(f"<td>{escape(_cut(text))}</td>" for _, text in f.cells)
     return (
         f'<tr><td>{escape(f.place)}</td><td class="given">{escape(_cut(f.given))}</td>'
-        f'<td class="found">{escape(_cut(f.found))}</td><td class="n">{f.sure:.0%}</td>'
+        f'<td class="n">{_percent(f.probability)}</td>'
+        f'<td class="proposed">{escape(_cut(f.found))}</td><td class="n">{f.sure:.0%}</td>'
         f'<td class="n">{f.weight:.3f}</td>{cells}</tr>'
     )
 
@@ -154,12 +201,13 @@ def _cards(shown: Sequence[Finding]) -> str:
 
 
 def _card(f: Finding) -> str:
-    return (
-        f'<div class="card"><img alt="" src="{picture(f.pixels)}">'
-        f'<span class="given">{escape(_cut(f.given))}</span> → '
-        f'<span class="found">{escape(_cut(f.found))}</span> {f.sure:.0%}<br>'
-        f'<span class="soft">{escape(f.place)}<br>weight {f.weight:.3f}</span></div>'
-    )
+    assert f.pixels is not None
+    note = f"{f.place}, probability {_percent(f.probability)}, weight {f.weight:.2f}"
+    return Card(f.pixels, _cut(f.given), _cut(f.found), f.sure, note).html()
+
+
+def _percent(probability: float) -> str:
+    return f"{probability:.1%}"
 
 
 def side(features: int) -> int:
@@ -170,19 +218,6 @@ def side(features: int) -> int:
             f"--image needs rows of 8 x 8 to 64 x 64 numbers, got {features} of them; leave it out."
         )
     return out
-
-
-def picture(pixels: np.ndarray | None) -> str:
-    """A tiny grey picture as a data address."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("Pictures need pillow: pip install 'bilevax[tools]'.") from error
-    x = np.asarray(pixels, float)
-    x = (x - x.min()) / (np.ptp(x) or 1.0)
-    file = io.BytesIO()
-    Image.fromarray(np.rint(255 * x).astype(np.uint8)).save(file, "PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _cut(text: str) -> str:

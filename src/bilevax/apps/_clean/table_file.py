@@ -1,4 +1,4 @@
-"""Tables of examples: CSV, Parquet and NPZ, read as they are and written with two more columns."""
+"""Tables of examples: CSV, Parquet and NPZ, read as they are and written with more columns."""
 
 import csv
 import io
@@ -16,11 +16,13 @@ from numpy.lib import format
 from ..._files import DataError, npz_arrays
 from .words import Places, Words
 
-ADDED = ("weight", "suspect")
+ADDED = ("weight", "suspect", "probability", "proposed", "proposed_probability")
+"""Columns of the answer; a label is suspect if its `probability` is below the threshold."""
 LEAST, RATIO = 2**28, 50
 """Bytes that every npz may unpack to, and how many times its own size a larger one may."""
 
-Write = Callable[[BinaryIO, np.ndarray, np.ndarray], None]
+Added = Mapping[str, np.ndarray]
+Write = Callable[[BinaryIO, Added], None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class TableFile:
     places: Sequence[str]
     """Where each row stands, in words."""
     write: Write
-    """To a file, with a weight and a mark for each row."""
+    """To a file, with the columns of `ADDED`."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -79,7 +81,7 @@ def _read_csv(path: Path) -> TableFile:
             column.append(cell)
         lines.append(record.line)
         ends.append(record.end)
-    write = lambda file, weight, suspect: _write_csv(file, data, ends, weight, suspect)
+    write = lambda file, added: _write_csv(file, data, ends, added)
     return TableFile(path, names, columns, Places("line", lines), write)
 
 
@@ -131,17 +133,19 @@ def _delimiter(text: str) -> str:
     return next((c for c in ",;\t" if c in head), ",")
 
 
-def _write_csv(
-    file: BinaryIO, data: bytes, ends: Sequence[int], weight: np.ndarray, suspect: np.ndarray
-) -> None:
-    """Every record as it was, to the letter, and two more cells."""
-    mark = _delimiter(data[: _first_line(data)].decode("utf-8")).encode()
-    body = ((f"{w:.6f}", str(bool(s))) for w, s in zip(weight, suspect, strict=True))
+def _write_csv(file: BinaryIO, data: bytes, ends: Sequence[int], added: Added) -> None:
+    """Every record as it was, to the letter, and more cells."""
+    mark = _delimiter(data[: _first_line(data)].decode("utf-8"))
+    body = zip(*(map(_cell, added[name]) for name in ADDED), strict=True)
     for k, (end, more) in enumerate(zip(ends, [ADDED, *body], strict=True)):
         text = data[ends[k - 1] if k else 0 : end]
-        kept = text.rstrip(b"\r\n")
-        added = b"".join(mark + cell.encode() for cell in more)
-        file.write(kept + added + text[len(kept) :])
+        kept, cells = text.rstrip(b"\r\n"), io.StringIO()
+        csv.writer(cells, delimiter=mark, lineterminator="").writerow(more)
+        file.write(kept + (mark + cells.getvalue()).encode("utf-8") + text[len(kept) :])
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6f}" if isinstance(value, np.floating) else str(value)
 
 
 def _read_parquet(path: Path) -> TableFile:
@@ -149,7 +153,9 @@ def _read_parquet(path: Path) -> TableFile:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise ImportError("Parquet needs pyarrow: pip install 'bilevax[tools]'.") from error
+        raise ImportError(
+            "Parquet needs pyarrow: in a clone of bilevax, pip install '.[tools]'."
+        ) from error
     try:
         table = parquet.read_table(path)
     except pyarrow.ArrowException as error:
@@ -158,10 +164,10 @@ def _read_parquet(path: Path) -> TableFile:
     require_distinct(path, table.column_names)
     columns = {name: _arrow(table[name]) for name in table.column_names}
 
-    def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
+    def write(file: BinaryIO, added: Added) -> None:
         new = table
-        for name, values in zip(ADDED, (weight, suspect), strict=True):
-            new = new.append_column(name, pyarrow.array(values))
+        for name in ADDED:
+            new = new.append_column(name, pyarrow.array(added[name].tolist()))
         parquet.write_table(new, file)
 
     return TableFile(path, table.column_names, columns, _numbered(table.num_rows), write)
@@ -190,10 +196,9 @@ def _read_npz(path: Path) -> TableFile:
     columns = {f"{given}[{j}]": flat[:, j] for j in range(flat.shape[1])}
     columns |= {k: a for k, a in arrays.items() if k != given and a.shape == (n,)}
 
-    def write(file: BinaryIO, weight: np.ndarray, suspect: np.ndarray) -> None:
-        added = dict(zip(ADDED, (weight, suspect), strict=True))
+    def write(file: BinaryIO, added: Added) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, a in (arrays | added).items():  # numpy.savez refuses some names
+            for name, a in (arrays | dict(added)).items():  # numpy.savez refuses some names
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
                     format.write_array(part, a, allow_pickle=False)
 

@@ -104,4 +104,6 @@ class Dataset:
 
 def needs(error: ModuleNotFoundError) -> ImportError:
     """The sentence for a library that is not installed."""
-    return ImportError(f"Data sets are read with {error.name}: pip install 'bilevax[tools]'.")
+    return ImportError(
+        f"Data sets are read with {error.name}: in a clone of bilevax, pip install '.[tools]'."
+    )

@@ -30,6 +30,9 @@ class EvaluationLog:
         for step, numbers in evaluations(now):
             self._add(step, numbers)
 
+    def examples(self, step: int, numbers: Numbers) -> None:
+        self._records.add(kind="examples", **self._label, step=step, **numbers)
+
     def _add(self, step: int, numbers: Numbers) -> None:
         self._records.add(kind="evaluation", **self._label, step=step, **numbers)
 

@@ -10,7 +10,7 @@ try:
     import plotly as _plotly_is_there  # noqa: F401
 except ModuleNotFoundError as error:
     raise ImportError(
-        "report draws with plotly and matplotlib: pip install 'bilevax[tools]'."
+        "report draws with plotly and matplotlib: in a clone of bilevax, pip install '.[tools]'."
     ) from error
 
 from ..._pages.chart import Arrows, Axis, Chart, Contour, HeatMap, Series

@@ -72,7 +72,9 @@ class Report:
 
     @property
     def _items(self) -> list[Table | Chart]:
-        return [item for section in self.sections for item in section.items]
+        """What is kept as a file."""
+        items = [item for section in self.sections for item in section.items]
+        return [item for item in items if isinstance(item, Table | Chart)]
 
     def write(self, out: str | os.PathLike) -> Path:
         """Write the page to `out`. A page of a report that is there is replaced."""
@@ -83,7 +85,7 @@ class Report:
             raise ValueError(f"out {out} is not a report of bilevax; give another file.")
         names = ", ".join(name or "without a name" for name in self._by_name)
         line = "1 run." if len(self.runs) == 1 else f"{len(self.runs)} runs."
-        line += " Charts answer to the pointer; a click on a legend hides a line."
+        line += " Hover over a chart for values; click a name in a legend to hide its line."
         page = Page(f"bilevax: {names}", line, (*self.sections, any_run.machines(self.runs)))
         return _write(out, page.html().encode())
 

@@ -1,5 +1,6 @@
 """Data hypercleaning (section 4.2.1 and its appendix): Table 2, Figure 5, identification, cost."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from ...._pages.table import Column, Table, spread
 from ...records import Row, Run
 from ...report.groups import group, suffix
 from ...report.seeds import Seeds
+from .examples import cards, sentences
 
 PAPER = {
     1: ("87.50", "89.32", "0.413", "0.85"),
@@ -37,12 +39,14 @@ QUALITY = [
 ]
 F1 = [("λ < −4", "f1_4", 1, 3), ("λ < −3", "f1_3", 1, 3), ("λ < −1", "f1_1", 1, 3)]
 APPENDIX_STEP = 150
-GREY = "Grey: the paper's values, on MNIST with 5000 examples after 1000 hyper-iterations. "
+GREY = (
+    "Grey columns are the paper's values, on MNIST with 5000 examples after 1000 hyper-iterations. "
+)
 STEP = Axis("hyper-iteration")
 
 
 def sections(runs: Sequence[Run]) -> list[Section]:
-    """Four sections for each group of runs that differ in nothing but seed and rules."""
+    """Five sections for each group of runs that differ in nothing but seed and rules."""
     groups = group(runs)
     names = [_name(g[0]) for g in groups]
     if len(set(names)) < len(names):
@@ -62,31 +66,54 @@ class _Cleaning:
     def __init__(self, runs: Sequence[Run], end: str, where: str):
         self.config, self.end, self.where = runs[0].config, end, where
         self.seeds = Seeds(runs, self.config.get("T"))
+        self.examples = [row for run in runs for row in run.of("examples")]
 
     def sections(self) -> list[Section]:
         if not self.seeds.rules:
             none = "No evaluation is recorded in these runs yet."
             return [Section(f"Data hypercleaning{self.where}", (none,))]
-        return [self.quality(), self.identification(), self.stationarity(), self.cost()]
+        return [
+            self.found(), self.quality(), self.identification(), self.stationarity(), self.cost(),
+        ]  # fmt: skip
+
+    def found(self) -> Section:
+        """What came out, in a sentence, in pictures and in one chart: of the deepest K."""
+        rule = self._deepest
+        step, rows = self.seeds.last(rule)
+        counts = [self.seeds.values(rows[:1], key, 1)[0] for key in ("found", "corrupted", "false")]
+        same = {"rule": rule, "seed": rows[0]["seed"], "step": step}
+        here = [row for row in self.examples if same.items() <= row.items()]
+        if not all(map(math.isfinite, counts)):
+            return Section(f"Data hypercleaning{self.where}", ("No labels are counted yet.",))
+        title, text = sentences([int(n) for n in counts], self.config, rule, step)
+        items = (*(cards(here[-1]) if here else ()), self._found(rule))
+        return Section(title + self.where, text, items)
+
+    @property
+    def _deepest(self) -> str:
+        deep = [rule for rule in self.seeds.rules if self.seeds.depth(rule) is not None]
+        return (deep or self.seeds.rules)[-1]
 
     def quality(self) -> Section:
         table = self._table(
             f"hypercleaning-table2{self.end}",
-            "Table 2, at the end of each run",
+            "Accuracy, validation loss and F1 at the end of each run (Table 2)",
             QUALITY,
             PAPER,
             None,
         )
         text = (
-            "Half of the training labels may be wrong; λ gives each example a weight, tuned on "
-            "clean validation data with a truncated gradient.",
-            "F1 scores how well the examples with λ < −3 are those with wrong labels. "
-            + "".join(self._beside(GREY))
-            + self._ours(),
+            "Each row is one rule. A number K means back-propagation through the last K steps; "
+            "the largest K goes through all of them.",
+            "F1 is the harmonic mean of precision and recall, where an example counts as wrong if "
+            "λ < −3 (the paper's choice). " + "".join(self._beside(GREY)) + self._ours(),
         )
-        name, title = f"hypercleaning-differences{self.end}", "Differences, seed by seed"
+        name, title = (
+            f"hypercleaning-differences{self.end}",
+            "Differences between rules, seed by seed",
+        )
         items = (table, *self.seeds.differences(name, title, QUALITY))
-        return Section(f"Table 2. What is learned{self.where}", text, items)
+        return Section(f"Comparison of the rules (Table 2){self.where}", text, items)
 
     def _ours(self) -> str:
         known = [f"{k} = {self.config[k]}" for k in _SHOWN if k in self.config]
@@ -99,24 +126,37 @@ class _Cleaning:
         if any(self.seeds.last(rule)[0] != APPENDIX_STEP for rule in self.seeds.rules):
             ends.append(("end", None, "at the end of each run"))
         tables = [
-            self._table(f"hypercleaning-f1-{n}{self.end}", f"F1 {when}", F1, PAPER_F1, step)
+            self._table(
+                f"hypercleaning-f1-{n}{self.end}",
+                f"F1 for three thresholds, {when} (appendix)",
+                F1,
+                PAPER_F1,
+                step,
+            )
             for n, step, when in ends
         ]
         first = [rule for rule in self.seeds.rules if self.seeds.depth(rule) == 1]
-        charts = [self._found(rule) for rule in first]
-        text = "An example is marked as wrong when its λ falls below a threshold."
-        title = f"Appendix. Which labels are found{self.where}"
+        charts = [self._found(rule) for rule in first if rule != self._deepest]
+        text = (
+            "An example counts as wrong when its λ falls below a threshold. A lower threshold "
+            "accuses fewer right labels and misses more wrong ones. The table shows F1 for "
+            "thresholds of −4, −3 and −1."
+        )
+        title = f"Other thresholds (appendix of the paper){self.where}"
         return Section(title, (text,), (*charts, *tables))
 
     def _found(self, rule: str) -> Chart:
         curves = (
-            self.seeds.curve(rule, "corrupted", "wrong labels in all", MUTED, dashed=True),
-            self.seeds.curve(rule, "found", "found", BLUE),
-            self.seeds.curve(rule, "false", "clean, but marked", ORANGE),
+            self.seeds.curve(rule, "corrupted", "all wrong labels", MUTED, dashed=True),
+            self.seeds.curve(rule, "found", "wrong labels found", BLUE),
+            self.seeds.curve(rule, "false", "right labels accused", ORANGE),
         )
+        which = "" if self.seeds.depth(rule) == 1 else f"-{self.seeds.name(rule)}"
         return Chart(
-            f"hypercleaning-identification{self.end}", "Identification with K = 1, λ < −4",
-            "Examples marked, right and wrong." + self._bands(), STEP, Axis("examples"), curves,
+            f"hypercleaning-identification{which}{self.end}",
+            f"Labels with λ < −4, by {rule}",
+            "How many labels are marked as wrong, rightly and wrongly." + self._bands(),
+            STEP, Axis("examples"), curves,
         )  # fmt: skip
 
     def stationarity(self) -> Section:
@@ -125,25 +165,25 @@ class _Cleaning:
             tuple(self.seeds.line(rule, key) for rule in self.seeds.rules),
             legend="K",
         )  # fmt: skip
-        text = "The gradient is the true one, by full back-propagation, whatever rule λ follows."
+        text = (
+            "The gradient shown is always the exact one, by full back-propagation, also where a "
+            "run follows another rule."
+        )
         charts = (
             draw(
-                "gradient", "gradient_norm", "|df/dλ| at the iterates",
-                "A line that becomes level above 0 is a biased limit.", Axis("|df/dλ|", log=True),
+                "gradient", "gradient_norm", "Length of the exact hypergradient",
+                "A line that stops falling belongs to a rule with a biased limit.",
+                Axis("|df/dλ|", log=True),
             ),
             draw(
-                "loss", "validation_loss", "The outer objective",
-                "Validation loss f at the iterates.", Axis("validation loss"),
+                "loss", "validation_loss", "Validation loss",
+                "The loss that the rules minimize.", Axis("validation loss"),
             ),
         )  # fmt: skip
-        return Section(f"Figure 5. Does it become stationary?{self.where}", (text,), charts)
+        return Section(f"Does it converge? (Figure 5){self.where}", (text,), charts)
 
     def _bands(self) -> str:
-        return (
-            " Mean over the seeds recorded there, with one standard deviation."
-            if self.seeds.several
-            else ""
-        )
+        return " Mean over the seeds, with one standard deviation." if self.seeds.several else ""
 
     def _table(
         self, name: str, title: str, metrics: list, paper: dict[int, tuple], step: int | None
@@ -175,8 +215,10 @@ class _Cleaning:
         return (*cells, str(step), str(len(there)))
 
     def cost(self) -> Section:
-        text = "Time of a hypergradient, and memory of its compiled program beside its arguments."
-        title = f"Cost of a hyper-iteration{self.where}"
+        text = (
+            "Time of one hypergradient, and memory of its compiled program without its arguments."
+        )
+        title = f"Time and memory of one hyper-iteration{self.where}"
         if not self.seeds.costs:
             return Section(title, (text, "No cost is recorded in these runs."))
         heads = "ms", "× forward pass", "MB", "MB, forward pass"
@@ -185,7 +227,9 @@ class _Cleaning:
         for rule in self.seeds.colours:
             if there := self.seeds.costs.get(rule):
                 rows.append((self.seeds.name(rule), *_costs(self.seeds, there), str(len(there))))
-        table = Table(f"hypercleaning-cost{self.end}", "Time and memory", columns, tuple(rows))
+        table = Table(
+            f"hypercleaning-cost{self.end}", "Time and memory of each rule", columns, tuple(rows)
+        )
         return Section(title, (text,), (table,))
 
 

@@ -28,6 +28,7 @@ from .._corrected import parse_corrected
 from .._cost import costs
 from .._follow import follow
 from .corrupt import Corrupted, corrupt
+from .examples import THRESHOLD, examples
 
 LOAD = {
     "mnist": mnist.load,
@@ -106,7 +107,7 @@ def problem(data: Corrupted, config: Config) -> tuple[Descent, Array, dict[str, 
 def _measure(lam: Array, w: Array, h: Array, S: dict[str, Array]) -> dict[str, Array]:
     """Everything that Table 2, Figure 5 and the appendix show."""
     right = lambda x, y: jnp.mean(jnp.argmax(x @ w.T, axis=1).astype(y.dtype) == y)
-    marked, wrong = lam < THRESHOLDS["f1_4"], S["wrong"]
+    marked, wrong = lam < THRESHOLD, S["wrong"]
     return {
         "validation_loss": f(w, lam, S),
         "validation_accuracy": right(S["x_val"], S["y_val"]),
@@ -156,5 +157,8 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
                 callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
             log.write(result)
+            if not records.has(kind="examples", rule=text, seed=config.seed, step=result.step):
+                w = exact(result.lam, S).w
+                log.examples(result.step, examples(result.lam, w, S))
         alone = {text: rule for text, (rule, correction) in rules.items() if not correction}
         costs(records, f, xi, alone, lam, S, config.T, {"seed": config.seed})

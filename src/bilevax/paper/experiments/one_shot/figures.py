@@ -208,5 +208,5 @@ def _trained(chart: Chart) -> Chart:
         return chart
     edge = 0.05 * (max(y) - min(y))
     axis = replace(chart.y, limits=(min(y) - edge, max(y) + edge))
-    caption = f"{chart.caption} What is seen begins with the first evaluation after the start."
+    caption = f"{chart.caption} The axis begins with the first evaluation after the start."
     return replace(chart, y=axis, caption=caption)

@@ -1,0 +1,257 @@
+"""Every number of a results table in README and docs is that of the records, and so is prose."""
+
+import re
+from decimal import Decimal
+from statistics import median
+
+import pytest
+from benchmarks import cleaning
+from benchmarks.peers import page as peers
+from benchmarks.peers.figures import ratios, weighed
+from quoted import RESULTS, ROOT, lines, numbers, page, read, rounds, says, table, tables
+
+from bilevax.paper.report import Report
+
+KRYLOV = "docs/krylov.md"
+COVERED = {  # page: heads of the tables that a test below computes
+    "docs/benchmarks.md": ["goal", " | library", " | bilevax, ms", " | ms", "MB |", "power of"],
+    "docs/cleaning.md": ["F1 |", "accuracy |"],
+    KRYLOV: ["rule | products | it.", "rule | f", "rule | products | reg", "inside", " | cases"],
+    "docs/reproduction.md": [
+        "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", " | bilevax |",
+    ],
+    "docs/which_rule.md": [" | test accuracy"],
+}  # fmt: skip
+ADVICE = {"docs/which_rule.md": ["your inner loop"], "docs/diagnosis.md": [" | "]}
+"""Words with numbers in them; those of advice are checked as prose."""
+
+
+def test_no_table_of_results_is_forgotten():
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        name = path.relative_to(ROOT).as_posix()
+        known = COVERED.get(name, []) + ADVICE.get(name, [])
+        for rows in tables(path.read_text("utf-8")):
+            decimals = re.findall(r"\d*\.\d+", " ".join(map(" ".join, rows)))
+            head = " | ".join(rows[0])
+            assert len(decimals) < 3 or any(head.startswith(k) for k in known), (name, head)
+
+
+def test_benchmarks():
+    text = page("docs/benchmarks.md")
+    assert peers.fill(text, RESULTS / "benchmarks") == text
+
+
+def test_cleaning():
+    text, rows = page("docs/cleaning.md"), cleaning.measured(RESULTS / "cleaning/records.jsonl")
+    assert cleaning.table(rows, "F1", cleaning.F1) in text
+    assert cleaning.table(rows, "accuracy", cleaning.ACCURACY) in text
+
+
+def short(rule):
+    """`Krylov(1, 10, K=10)` as the records of benchmarks/krylov call it."""
+    shape = re.fullmatch(r"Krylov\((\d+), (\d+)(?:, K=(\d+))?(?:, head=(\d+))?\)", rule)
+    if shape:
+        more = (f" K{shape[3]}" if shape[3] else "") + (f" head{shape[4]}" if shape[4] else "")
+        return f"Krylov {shape[1]}x{shape[2]}{more}"
+    rule = rule.replace("Implicit, CG ", "CG ")
+    return re.sub(r"^(\w+)\((?:K=)?([\d.]+)\)$", r"\1 \2", rule)
+
+
+def measured(problem, point, rule, *keys):
+    """Medians over the points that a pattern matches."""
+    rows = [
+        row
+        for row in lines("krylov/records.jsonl")
+        if (row["problem"], row["rule"]) == (problem, short(rule))
+        and re.fullmatch(point, row["point"])
+    ]
+    return [median(row[key] for row in rows) for key in keys]
+
+
+def test_krylov_on_mnist():
+    for rule, (products, *cells) in table(KRYLOV, "rule | products | it. 0").items():
+        for step, cell in zip((0, 10, 30, 60, 100), cells, strict=True):
+            assert says(cell, *measured("mnist", f"it. {step}", rule, "error", "cosine")), rule
+        assert says(products, *measured("mnist", "it. 10", rule, "products"))
+
+
+def test_krylov_on_omniglot():
+    keys = ("error", "cosine", "rate_error")
+    for rule, (_, *cells) in table(KRYLOV, "rule | products | reg").items():
+        for kind, cell in zip(("regular", "weak"), cells, strict=True):
+            assert says(cell, *measured("omniglot", f"{kind} trained .*", rule, *keys)), rule
+
+
+def test_krylov_on_digits():
+    rules = ("Krylov(2, 10)", "Krylov(4, 5)", "Reverse(K=20)", "Reverse(K=50)")
+    names = {
+        "gradient descent": "gd",
+        "momentum .9, rate .03": "momentum",
+        "Adam, rate .003": "adam",
+    }
+    for inside, cells in table(KRYLOV, "inside").items():
+        for rule, cell in zip(rules, cells, strict=True):
+            error, cosine = measured(f"mlp {names[inside]}", ".*", rule, "error", "cosine")
+            assert error > 1 if cell == "useless" else says(cell, error, cosine), (inside, rule)
+
+
+def test_krylov_in_a_run():
+    runs = read("krylov/run_time.json")
+    for rule, (loss, above, time) in table(KRYLOV, "rule | final").items():
+        run = runs[rule]
+        assert says(loss, run["final_loss"])
+        assert says(above, run["excess_percent"]) or (rule, above) == ("Reverse()", "")
+        both = sorted((run["time_ratio"], run["median_ratio"]))
+        assert says(time, *both) or (says(time, both[0]) and says(time, both[1])), rule
+
+
+def test_krylov_estimates():
+    fresh = lines("krylov/coverage_fresh.jsonl")
+    rows = [lines("krylov/coverage.jsonl"), fresh]
+    rows += [[row for row in fresh if row["minibatch"] == drawn] for drawn in (False, True)]
+    for cells, those in zip(table(KRYLOV, " | cases").values(), rows, strict=True):
+        below = sum(row["true"] < row["estimate"] for row in those) / len(those)
+        factor = median(row["estimate"] / row["true"] for row in those if row["true"])
+        assert says(" ".join(cells), len(those), 100 * below, factor)
+
+
+def reported(*runs):
+    """The tables of a report, by name; each row by its first cell, as heads and cells."""
+    found = Report([RESULTS / run for run in runs]).tables
+    names = lambda t: [column.name for column in t.columns]
+    return {t.name: {r[0]: dict(zip(names(t), r, strict=True)) for r in t.rows} for t in found}
+
+
+def test_hypercleaning():
+    heads = ("test acc. %", "val. acc. %", "val. loss", "F1")
+    theirs = Report([RESULTS / "hypercleaning/seed-0"]).tables[0]
+    shown = reported("hypercleaning/seed-0")
+    quality, cost = shown["hypercleaning-table2"], shown["hypercleaning-cost"]
+    rows = {row[0]: row[1:9] for row in theirs.rows}
+    for K, cells in table("docs/reproduction.md", "K | test acc. % | paper").items():
+        assert tuple(cells[:8]) == rows[K], K
+        assert cells[8:] == [cost[K]["× forward pass"], cost[K]["MB"]], K
+    for rule, cells in table("docs/which_rule.md", " | test accuracy").items():
+        K = {"Reverse()": "100"}.get(rule, rule.removeprefix("Reverse(K=").removesuffix(")"))
+        K = rule if rule.startswith("Krylov") else K
+        want = [quality[K][head] for head in (heads[0], heads[2], heads[3])]
+        assert cells == [*want, cost[K]["× forward pass"], cost[K]["MB"]], rule
+    second = reported("hypercleaning/seed-1", "hypercleaning/seed-1-K1")["hypercleaning-table2"]
+    for K, cells in table("docs/reproduction.md", "K | test acc. % | val.").items():
+        assert cells == [second[K][head] for head in heads], K
+
+
+def test_task_interaction():
+    shown, rows = reported("task-interaction"), None
+    (found,) = [t for t in tables(page("docs/reproduction.md")) if t[0][:2] == ["", "K"]]
+    for data, K, accuracy, _, step, _, seconds, _ in found[2:]:
+        rows = shown[f"task-interaction-table3-{data.lower().replace('-', '')}"] if data else rows
+        if K == "before":
+            assert {row["before, test acc. %"] for row in rows.values()} == {accuracy}
+            continue
+        row = rows[K]
+        assert [accuracy, step] == [row["test acc. %"], row["hyper-iterations"]], (data, K)
+        assert says(seconds, float(row["s each"])), (data, K)
+
+
+def test_one_shot():
+    last = {
+        row["rule"]: row for row in lines("one-shot/records.jsonl") if row["kind"] == "evaluation"
+    }
+    names = {"50 (full)": "Reverse()", "all of T = 1": "T=1", "Krylov(2, 4)": "Krylov(2, 4)"}
+    for K, cells in table("docs/reproduction.md", "K | hyper").items():
+        row = last[names.get(K, f"Reverse(K={K})")]
+        want = [row["step"], 100 * row["test_accuracy"], 100 * row["validation_accuracy"]]
+        want += [row[key] for key in ("validation_loss", "cosine", "gamma")]
+        assert says(" ".join([*cells[:2], *cells[3:]]), *want), K
+    speed = read("one-shot/speed.json")
+    names = {"forward pass": "forward", "full": "Reverse()", "Krylov(2, 4)": "Krylov(2, 4)"}
+    for what, (ours, theirs, ratio) in table("docs/reproduction.md", " | bilevax |").items():
+        rule = names.get(what, f"Reverse({what.replace(' ', '')})")
+        assert says(ours, speed["seconds"][rule]), what
+        if theirs:
+            assert says(theirs, speed["seconds"][f"PyTorch, {rule}"])
+            assert says(ratio, speed["PyTorch / ours"][rule])
+
+
+BENCH = RESULTS / "benchmarks"
+
+
+def bench():
+    """What README says of the hypercleaning benchmark."""
+    by = ratios(BENCH)["hypercleaning", "full"]
+    torch = [by[name] for name in ("plain PyTorch", "higher", "TorchOpt", "BOAT")]
+    size = {
+        r["library"]: r["added_bytes"]
+        for r in weighed(BENCH)
+        if (r["T"], r["want"]) == (100, "full")
+    }
+    rows = peers.measured(BENCH)
+    own = {
+        r["want"]: r for r in rows if (r["library"], r["problem"]) == ("bilevax", "hypercleaning")
+    }
+    near = own["Krylov(1, 10)"]
+    time = 100 * near["ms"] / own["full"]["ms"]
+    memory = size["plain JAX"] / size["bilevax"]
+    return [min(torch), max(torch), by["plain JAX"], memory, 100 * near["error"], time]
+
+
+def along(rule, key):
+    """The least and the greatest along the run of MNIST hypercleaning."""
+    found = [measured("mnist", f"it. {i}", rule, key)[0] for i in (0, 10, 30, 60, 100)]
+    return [min(found), max(found)]
+
+
+def noisy(kind, noise, key):
+    rows = [r for r in lines("cleaning/records.jsonl") if (r["kind"], r["noise"]) == (kind, noise)]
+    return [min(r[key] for r in rows), max(r[key] for r in rows)]
+
+
+def outer():
+    toy, cleaned = read("outer/overhead.json")
+    return [toy["per_second"], toy["against_scan"], cleaned["against_bare_loop"]]
+
+
+README = (
+    r"bilevax is {} to {} times as fast as PyTorch and its\nlibraries\. Plain JAX is faster "
+    r"\({} of our time\) if it may use {} times the memory\. `Krylov\(1, 10\)` is within {} % "
+    r"of the exact\nhypergradient in {} % of its time"
+)
+WHICH, CLEANING = "docs/which_rule.md", "docs/cleaning.md"
+PROSE = {  # page, text with {} for its numbers: what they are
+    ("README.md", README): bench,
+    (WHICH, "error of K = 10 is {} to {}"): lambda: along("Reverse(K=10)", "error"),
+    (WHICH, "of K = 50 is {} to {}"): lambda: along("Reverse(K=50)", "error"),
+    (WHICH, "cost of K = 10, is {} to {}"): lambda: along("Krylov(1, 10)", "error"),
+    (WHICH, "cosine of K = 10 is between {} and {}"): lambda: along("Reverse(K=10)", "cosine"),
+    (CLEANING, "has an F1\n  of {} to {}"): lambda: noisy("next", 0.4, "f1"),
+    (CLEANING, "filter has {} to {}"): lambda: noisy("next", 0.4, "cleanlab_default_f1"),
+    (CLEANING, "on all rows {} to {}"): lambda: noisy("next", 0.4, "from_all_f1"),
+    ("docs/running_for_days.md", r"{} hyper-iterations a s.*? {} times.*?K = 5 \| {} ×"): outer,
+}
+
+
+@pytest.mark.parametrize("name, text", PROSE, ids=lambda x: x[:40])
+def test_prose(name, text):
+    pattern = text.replace("{}", r"([\d.,]*\d)")
+    (found,) = re.findall(pattern, page(name), re.S)
+    values = PROSE[name, text]()
+    for printed, value in zip(found, values, strict=True):
+        (number,) = numbers(printed)
+        thousands = Decimal(1000) if number >= 10_000 else 1
+        assert rounds(number / thousands, Decimal(value) / thousands), (printed, value)
+
+
+def test_where_cleanlab_is_better():
+    """Random noise: at 10 % its best filter leads everywhere, at 30 % in two of three cases."""
+    rows = [
+        r for r in lines("cleaning/records.jsonl") if r["kind"] == "uniform" and "cleanlab_f1" in r
+    ]
+    ahead = lambda noise: [r["cleanlab_f1"] > r["f1"] for r in rows if r["noise"] == noise]
+    assert all(ahead(0.1)) and sorted(ahead(0.3)) == [False, True, True]
+    assert not any(ahead(0.5) + ahead(0.7))
+    gains = [100 * (r["f1"] - r["cleanlab_default_f1"]) for r in rows]
+    assert says("by 0.8 to 7.2 points", min(gains), max(gains))
+    assert "by 0.8 to 7.2 points" in page("docs/cleaning.md")
+    apart = [abs(r["f1"] - r[k]) for r in rows for k in ("from_all_f1", "from_trusted_f1")]
+    assert max(apart) < 0.02
