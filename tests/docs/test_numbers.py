@@ -14,7 +14,9 @@ from bilevax.paper.report import Report
 
 KRYLOV = "docs/krylov.md"
 COVERED = {  # page: heads of the tables that a test below computes
-    "docs/benchmarks.md": ["goal", " | library", " | bilevax, ms", " | ms", "MB |", "power of"],
+    "docs/benchmarks.md": [
+        "goal", " | library", " | bilevax, ms", " | ms", "MB |", "power of", " | ResNet",
+    ],
     "docs/cleaning.md": ["F1 |", "accuracy |"],
     KRYLOV: ["rule | products | it.", "rule | f", "rule | products | reg", "inside", " | cases"],
     "docs/reproduction.md": [
@@ -39,6 +41,15 @@ def test_no_table_of_results_is_forgotten():
 def test_benchmarks():
     text = page("docs/benchmarks.md")
     assert peers.fill(text, RESULTS / "benchmarks") == text
+
+
+def test_modules_of_torch():
+    quoted = table("docs/benchmarks.md", " | ResNet")
+    for way, cells in quoted.items():
+        for net, (cpu, first) in {"ResNet": cells[:2], "transformer": cells[2:]}.items():
+            rows = read("benchmarks/module.json")["rows"]
+            (row,) = [r for r in rows if r["way"] == way and r["net"].startswith(net)]
+            assert says(cpu, row["cpu"]) and says(first, row["first"])
 
 
 def test_cleaning():
