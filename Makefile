@@ -37,7 +37,7 @@ test-minimum: $(MINIMUM)/stamp
 
 # Models of other libraries: PyTorch, Flax, Haiku, Keras; and the pages that use them.
 test-models: $(MODELS)/stamp
-	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) --durations=5 tests/torch src/bilevax/torch
+	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) --durations=5 tests/pytorch src/bilevax/torch
 	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) -k peer_block tests/core/test_package.py
 
 lint: $(VENV)/dev.stamp

@@ -59,7 +59,7 @@ SHOWN = [
     name
     for page in sorted((DOCS / "api").glob("*.md"))
     for name in re.findall(r"^::: (\S+)", page.read_text("utf-8"), re.M)
-    if not name.startswith("bilevax.torch.")  # needs PyTorch; tests/torch asks for its names
+    if not name.startswith("bilevax.torch.")  # needs PyTorch; tests/pytorch asks for its names
 ]
 
 
