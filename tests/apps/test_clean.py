@@ -353,6 +353,6 @@ def test_killed_and_resumed(files, tmp_path, monkeypatch, capsys):
     process.wait()
     assert folder.exists() and not out.exists()
     code, said = call(monkeypatch, capsys, *words)
-    assert code == 1 and "give --resume to go on" in said
+    assert code == 1 and "give --resume to continue it" in said
     code, said = call(monkeypatch, capsys, *words, "--resume")
     assert code == 0 and out.exists() and not folder.exists(), said
