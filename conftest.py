@@ -31,8 +31,9 @@ def _plain_doctests(request):
         yield
 
 
-# Examples of bilevax.torch need PyTorch: `make test-models` has it.
-collect_ignore_glob = [] if importlib.util.find_spec("torchax") else ["src/bilevax/torch/*"]
+# PyTorch is in the environment of `make test-models` only.
+WITH_TORCH = ["src/bilevax/torch/*", "tests/pytorch/*"]
+collect_ignore_glob = [] if importlib.util.find_spec("torchax") else WITH_TORCH
 
 MAPS = Path("/proc/self/maps")
 

@@ -64,7 +64,8 @@ def judged(trusted: Any, n: int) -> np.ndarray:
     if mask.shape != (n,) or not mask.any():
         raise ValueError(
             f"trusted must mark at least one of the {n} rows to judge by, got {mask.sum()} of "
-            f"{mask.size}; divide the rows so that each part has some, as StratifiedKFold does."
+            f"{mask.size}; shuffle the rows before they are divided (shuffle=True of KFold and "
+            "others), so that each part has some."
         )
     return mask
 
