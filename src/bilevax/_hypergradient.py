@@ -1,6 +1,7 @@
 """h = grad_lam f + pull(grad_w f): from a rule to a hypergradient, or to `jax.grad`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from . import _tree as tree
 from ._compile import weak_jit, weakly
 from ._dynamics import AbstractDynamics
 from ._errors import check, outcome
-from ._rules.base import AbstractRule, Channel, apply, apply_audited
+from ._rules.base import AbstractRule, Channel, apply
 from ._rules.reverse import Reverse
 from ._types import Context, Hyper, Objective, Params, Report
 from ._visible import require_visible
@@ -96,33 +97,21 @@ def estimate(
     S: Context,
     T: int,
     has_aux: bool = False,
-) -> tuple[Estimate, Bool[Array, " 4"]]:
-    """The estimate, and what is wrong with it: w, f or h not finite, h zero where it may not be."""
-    w, pull = apply(rule, xi, lam, S, T)
+    exact: AbstractRule | None = None,
+) -> tuple[Estimate, Bool[Array, " 4"], Hyper | None]:
+    """The estimate, what is wrong with it, and the h of an exact rule if one is given.
+
+    Wrong: w, f or h not finite, h zero where it may not be. Where there is an exact h, it is the
+    one that must be finite: the other is compared with it.
+    """
+    w, pull = apply(rule.vjp if exact is None else partial(rule.audited, exact), xi, lam, S, T)
     (value, aux), (alpha, direct) = _gradient(f, w, lam, S, has_aux)
-    indirect, report = pull(alpha)
-    h = optax.tree.add(direct, indirect)
-    bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, h)]
+    indirect, report, *more = pull(alpha)
+    h, *h_exact = (optax.tree.add(direct, part) for part in (indirect, *more))
+    bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, *(h_exact or [h]))]
+    blank = jnp.asarray(False) if h_exact else _blank(rule, alpha, h)
     out = Estimate((value, aux) if has_aux else value, h, w, report)
-    return out, jnp.stack([*bad, _blank(rule, alpha, h)])
-
-
-def audited_estimate(
-    f: Objective,
-    xi: AbstractDynamics,
-    rule: AbstractRule,
-    exact: AbstractRule,
-    lam: Hyper,
-    S: Context,
-    T: int,
-) -> tuple[Estimate, Bool[Array, " 4"], Hyper]:
-    """As `estimate`, and the exact h, which is the one that `bad` is about."""
-    w, pull = apply_audited(rule, exact, xi, lam, S, T)
-    (value, _), (alpha, direct) = _gradient(f, w, lam, S, has_aux=False)
-    indirect, report, exact_indirect = pull(alpha)
-    h, h_exact = (optax.tree.add(direct, x) for x in (indirect, exact_indirect))
-    bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, h_exact)]
-    return Estimate(value, h, w, report), jnp.stack([*bad, jnp.asarray(False)]), h_exact
+    return out, jnp.stack([*bad, blank]), h_exact[0] if h_exact else None
 
 
 def _gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):
@@ -148,7 +137,7 @@ def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:
 def _checked(f, xi, rule, lam, S, T, has_aux=False):
     loss = (lambda *args: check.pair(f(*args))[0]) if has_aux else f
     require_visible(rule, xi, lam, S, loss)
-    return estimate(f, xi, rule, lam, S, T, has_aux)
+    return estimate(f, xi, rule, lam, S, T, has_aux)[:2]
 
 
 def solve(
@@ -202,7 +191,7 @@ def _solve(xi, lam, S, rule, T):
 
     def run(lam, fixed):
         xi, S = eqx.combine(fixed, static())
-        w, pull = apply(rule, xi, lam, S, T)
+        w, pull = apply(rule.vjp, xi, lam, S, T)
         bad = ~tree.all_finite(tree.inexact(w))[None]
         return outcome.finite(w, bad, [outcome.diverged(T)]), pull
 

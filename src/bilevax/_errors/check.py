@@ -155,21 +155,19 @@ def scalar(value: Any, name: str) -> Array:
 
 def pair(value: Any) -> tuple[Any, Any]:
     """What an objective with `has_aux` returns."""
-    if not (isinstance(value, tuple) and len(value) == 2):
-        raise TypeError(
-            f"has_aux=True says that f returns a pair (scalar, anything else), got {_kind(value)}: "
-            "return both, or leave has_aux out."
-        )
-    return value
+    promise = "has_aux=True says that f returns a pair (scalar, anything else)"
+    return _two(value, promise, "return both, or leave has_aux out")
 
 
 def loss_and_state(value: Any) -> tuple[Any, Any]:
     """What g of a model with a state returns."""
+    promise = "g of a bx.Stateful must return a pair (loss, new state)"
+    return _two(value, promise, "return the state too, as it came if nothing changes it")
+
+
+def _two(value: Any, promise: str, remedy: str) -> tuple[Any, Any]:
     if not (isinstance(value, tuple) and len(value) == 2):
-        raise TypeError(
-            f"g of a bx.Stateful must return a pair (loss, new state), got {_kind(value)}: return "
-            "the state too, as it came if nothing changes it."
-        )
+        raise TypeError(f"{promise}, got {_kind(value)}: {remedy}.")
     return value
 
 

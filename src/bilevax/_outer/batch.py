@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._hypergradient import audited_estimate, estimate
+from .._hypergradient import estimate
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective, Params, Report
 from .audits import Audits
@@ -148,12 +148,10 @@ def _term(
     if problem.warm_start:
         first = xi.read(xi.start(lam, S))
         xi = xi.at(jax.tree.map(lambda a, b: jnp.where(tau == 0, a, b), first, w))
-    if audit and problem.audits:
-        rules = problem.rule, problem.audits.rule
-        out, bad, exact = audited_estimate(problem.f, xi, *rules, lam, S, problem.T)
-    else:
-        out, bad = estimate(problem.f, xi, problem.rule, lam, S, problem.T)
-        exact = optax.tree.zeros_like(lam)
+    exact_rule = problem.audits.rule if audit and problem.audits else None
+    of = problem.f, xi, problem.rule, lam, S, problem.T
+    out, bad, exact = estimate(*of, exact=exact_rule)
+    exact = optax.tree.zeros_like(lam) if exact is None else exact
     report = {name: jnp.asarray(a, tree.widest(lam)) for name, a in out.report.items()}
     w = out.w if problem.warm_start else None
     return (out.value, out.h, report, bad.astype(jnp.int32), exact), w

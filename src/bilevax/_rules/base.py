@@ -10,6 +10,8 @@ where they linearise, and in which order they multiply. Nothing else differs.
 
 import abc
 import enum
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -79,28 +81,20 @@ class AbstractRule(eqx.Module):
 
 
 def apply(
-    rule: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
-) -> tuple[Params, Pull]:
-    """`rule.vjp` of the algorithm's loop, and the pullback of what it computes once before."""
+    vjp: Callable[..., tuple[Params, Callable[[Params], Any]]],
+    xi: AbstractDynamics,
+    lam: Hyper,
+    S: Context,
+    T: int,
+) -> tuple[Params, Callable[[Params], Any]]:
+    """`vjp` or `audited` of a rule for the algorithm's loop, and the pullback of what it computes
+    once before.
+    """
     mu, pull_mu = jax.vjp(lambda lam: xi.mu(lam, S), lam)
-    w, pull_loop = rule.vjp(xi.loop(), mu, S, T)
+    w, pull_loop = vjp(xi.loop(), mu, S, T)
 
     def pull(alpha: Params):
-        mu_bar, report = pull_loop(alpha)
-        return pull_mu(mu_bar)[0], report
-
-    return w, pull
-
-
-def apply_audited(
-    rule: AbstractRule, exact: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
-) -> tuple[Params, AuditedPull]:
-    """As `apply`, of `rule.audited`."""
-    mu, pull_mu = jax.vjp(lambda lam: xi.mu(lam, S), lam)
-    w, pull_loop = rule.audited(exact, xi.loop(), mu, S, T)
-
-    def pull(alpha: Params):
-        mu_bar, report, exact_bar = pull_loop(alpha)
-        return pull_mu(mu_bar)[0], report, pull_mu(exact_bar)[0]
+        mu_bar, report, *exact_bar = pull_loop(alpha)
+        return pull_mu(mu_bar)[0], report, *(pull_mu(bar)[0] for bar in exact_bar)
 
     return w, pull

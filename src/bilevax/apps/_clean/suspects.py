@@ -126,29 +126,31 @@ def _pairs(s: Summary) -> str:
     most = max((n for *_, n in s.pairs), default=1)
     rows = "".join(
         f'<tr><td class="given">{escape(_cut(a))}</td><td class="proposed">{escape(_cut(b))}</td>'
-        f'<td class="n">{n:,}</td>'
-        f'<td><span class="bar" style="width:{10 * n / most:.2f}rem"></span></td></tr>'
+        f'<td class="n">{n:,}</td>{_bar(n / most)}</tr>'
         for a, b, n in s.pairs
     )
-    return (
-        '<div><h2>Which label stands for which</h2><div class="wide"><table><tr>'
-        '<th>label in the table</th><th>proposed</th><th class="n">suspect rows</th><th></th></tr>'
-        f"{rows}</table></div></div>"
-        if rows
-        else ""
-    )
+    head = '<th>label in the table</th><th>proposed</th><th class="n">suspect rows</th>'
+    return _bars("Which label stands for which", head, rows) if rows else ""
 
 
 def _classes(s: Summary) -> str:
     rows = "".join(
         f'<tr><td>{escape(_cut(label))}</td><td class="n">{n:,}</td><td class="n">{bad:,}</td>'
-        f'<td class="n">{bad / n:.0%}</td>'
-        f'<td><span class="bar" style="width:{10 * bad / n:.2f}rem"></span></td></tr>'
+        f'<td class="n">{bad / n:.0%}</td>{_bar(bad / n)}</tr>'
         for label, n, bad in s.classes
     )
+    head = '<th>label</th><th class="n">rows</th><th class="n">suspect</th><th class="n">share</th>'
+    return _bars("Suspect rows of each label", head, rows)
+
+
+def _bar(share: float) -> str:
+    return f'<td><span class="bar" style="width:{10 * share:.2f}rem"></span></td>'
+
+
+def _bars(title: str, head: str, rows: str) -> str:
+    """A column for the bars has no name."""
     return (
-        '<div><h2>Suspect rows of each label</h2><div class="wide"><table><tr><th>label</th>'
-        '<th class="n">rows</th><th class="n">suspect</th><th class="n">share</th><th></th></tr>'
+        f'<div><h2>{title}</h2><div class="wide"><table><tr>{head}<th></th></tr>'
         f"{rows}</table></div></div>"
     )
 

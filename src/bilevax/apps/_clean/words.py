@@ -1,5 +1,6 @@
 """Columns of text in little memory: bytes in a row, not a Python object for each cell."""
 
+import abc
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -9,7 +10,23 @@ CHUNK = 10_000
 """Cells that wait as Python's strings."""
 
 
-class Words(Sequence[str]):
+class _Texts(Sequence[str]):
+    """Texts that are made when they are asked for."""
+
+    @abc.abstractmethod
+    def _text(self, i: int) -> str:
+        """The text in place i, 0 <= i < len(self)."""
+
+    @overload
+    def __getitem__(self, i: int) -> str: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[str]: ...
+    def __getitem__(self, i: Any) -> Any:
+        places = range(len(self))[i]  # IndexError where there is none
+        return [self._text(j) for j in places] if isinstance(i, slice) else self._text(places)
+
+
+class Words(_Texts):
     """A column that grows at its end."""
 
     def __init__(self):
@@ -43,20 +60,12 @@ class Words(Sequence[str]):
         for a, b in zip(ends, ends[1:], strict=False):  # noqa: RUF007
             yield self._bytes[a:b].decode("utf-8")
 
-    @overload
-    def __getitem__(self, i: int) -> str: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[str]: ...
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(i)
-        a, b = self._settled()[i % len(self) : i % len(self) + 2].tolist()
+    def _text(self, i: int) -> str:
+        a, b = self._settled()[i : i + 2].tolist()
         return self._bytes[a:b].decode("utf-8")
 
 
-class Places(Sequence[str]):
+class Places(_Texts):
     """`line 7`, for each row: a word and a number."""
 
     def __init__(self, word: str, numbers: Sequence[int] | np.ndarray):
@@ -65,11 +74,5 @@ class Places(Sequence[str]):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    @overload
-    def __getitem__(self, i: int) -> str: ...
-    @overload
-    def __getitem__(self, i: slice) -> list[str]: ...
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [f"{self._word} {number}" for number in self._numbers[i]]
+    def _text(self, i: int) -> str:
         return f"{self._word} {self._numbers[i]}"

@@ -52,7 +52,7 @@ class Each(AbstractRule):
         one = xi.xi
 
         def run(lam: Hyper, S: Context):
-            w, pull = apply(self.rule, one, lam, S, T)
+            w, pull = apply(self.rule.vjp, one, lam, S, T)
             return w, eqx.filter_closure_convert(pull, w)
 
         w, pulls = eqx.filter_vmap(run)(lam, S)
