@@ -13,46 +13,60 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from itertools import chain, islice
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
 
 R = TypeVar("R")
 
+ARRAY = object()
+"""Stands where an array was."""
+
 MOST = 256
 """Programs that one function keeps at most, for what cannot be referred to weakly."""
 
 
-def weak_jit(fun: Callable[..., R]) -> Callable[..., R]:
+class weak_jit(Generic[R]):
     """`equinox.filter_jit` with a cache that does not own the functions among the arguments.
 
     Arrays are traced, everything else is static. A program goes when any function that it was
     compiled for goes. All arguments are positional.
     """
-    programs: OrderedDict[Any, Callable] = OrderedDict()
 
-    def forget(dead: weakref.ref) -> None:
-        for key in [key for key in programs if any(part is dead for part in key[1])]:
-            programs.pop(key, None)
+    def __init__(self, fun: Callable[..., R]):
+        functools.update_wrapper(self, fun)
+        self._fun, self._programs = fun, OrderedDict[Any, Callable]()
 
-    def find(static: Any) -> Callable:
-        key = _weak_parts(static)
-        if key not in programs:
-            key = _weak_parts(static, forget)
-            programs[key] = jax.jit(_program(fun, *key))
-            while len(programs) > MOST:
-                programs.popitem(last=False)
-        programs.move_to_end(key)
-        return programs[key]
+    def __call__(self, *args: Any) -> R:
+        return self.given()(*args)
 
-    @functools.wraps(fun)
-    def call(*args: Any) -> R:
-        arrays, static = eqx.partition(args, eqx.is_array)
-        with _errors_of_equinox():
-            return jax.block_until_ready(find(static)(*arrays))
+    def given(self, *first: Any) -> Callable[..., R]:
+        """The function of the other arguments; these are taken apart now, not at every call."""
+        kept, first_tree, first_parts = _apart(first, self._forget)
 
-    return call
+        def call(*rest: Any, _holds: Any = first) -> R:  # who has it, has what it is made of
+            arrays, rest_tree, parts = _apart(rest)
+            key = (first_tree, rest_tree), first_parts + parts
+            program = self._programs.get(key) or self._compiled(key)
+            self._programs.move_to_end(key)
+            with _errors_of_equinox():
+                return jax.block_until_ready(program(*kept, *arrays))
+
+        return call
+
+    def _compiled(self, key: tuple[Any, tuple]) -> Callable:
+        trees, parts = key
+        parts = tuple(_weak(p(), self._forget) if isinstance(p, weakref.ref) else p for p in parts)
+        self._programs[trees, parts] = program = jax.jit(_program(self._fun, trees, parts))
+        while len(self._programs) > MOST:
+            self._programs.popitem(last=False)
+        return program
+
+    def _forget(self, dead: weakref.ref) -> None:
+        for key in [key for key in self._programs if any(part is dead for part in key[1])]:
+            self._programs.pop(key, None)
 
 
 @contextmanager
@@ -73,23 +87,29 @@ def _errors_of_equinox() -> Iterator[None]:
 
 def weakly(static: Any) -> Callable[[], Any]:
     """A function that gives `static` back while somebody else holds the functions in it."""
-    key = _weak_parts(static)
-    return lambda: _whole(*key)
+    _, treedef, parts = _apart(static)
+    return lambda: treedef.unflatten([_there(part) for part in parts])
 
 
-def _program(fun: Callable, treedef: Any, parts: tuple) -> Callable:
+def _program(fun: Callable, trees: tuple, parts: tuple) -> Callable:
     """fun of the arrays alone; whoever calls it holds the functions that it is made of."""
 
     @functools.wraps(fun)
     def program(*arrays: Any) -> Any:
-        return fun(*eqx.combine(arrays, _whole(treedef, parts)))
+        following = iter(arrays)
+        leaves = iter([next(following) if p is ARRAY else _there(p) for p in parts])
+        args = (tree.unflatten(islice(leaves, tree.num_leaves)) for tree in trees)
+        return fun(*chain.from_iterable(args))
 
     return program
 
 
-def _weak_parts(static: Any, forget: Callable | None = None) -> tuple[Any, tuple]:
-    leaves, treedef = jax.tree.flatten(static)
-    return treedef, tuple(_weak(leaf, forget) for leaf in leaves)
+def _apart(x: Any, forget: Callable | None = None) -> tuple[list, Any, tuple]:
+    """The arrays in x, its structure, and its leaves without the arrays."""
+    leaves, treedef = jax.tree.flatten(x)
+    arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+    parts = tuple(ARRAY if eqx.is_array(leaf) else _weak(leaf, forget) for leaf in leaves)
+    return arrays, treedef, parts
 
 
 def _weak(leaf: Any, forget: Callable | None) -> Any:
@@ -105,5 +125,5 @@ def _weak(leaf: Any, forget: Callable | None) -> Any:
         return leaf
 
 
-def _whole(treedef: Any, parts: tuple) -> Any:
-    return treedef.unflatten([p() if isinstance(p, weakref.ref) else p for p in parts])
+def _there(part: Any) -> Any:
+    return part() if isinstance(part, weakref.ref) else part

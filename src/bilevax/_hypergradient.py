@@ -80,9 +80,11 @@ def hypergradient(
     check_problem(f, xi, rule)
     T = check.horizon(T)
 
+    checked = _checked.given(f, xi, rule, T, has_aux)
+
     def hg(lam: Hyper, S: Context = None) -> Estimate:
-        lam, S = check.floating(lam, "lam"), check.context(S)
-        out, bad = _checked(f, xi, rule, lam, S, T, has_aux)
+        out, bad = checked(check.floating(lam, "lam"), check.context(S))
+        bad = outcome.at_once(bad)
         outcome.not_zero(rule, bad[3])
         return outcome.finite(out, bad[:3], [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H])
 
@@ -134,7 +136,7 @@ def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:
 
 
 @weak_jit
-def _checked(f, xi, rule, lam, S, T, has_aux=False):
+def _checked(f, xi, rule, T, has_aux, lam, S):
     loss = (lambda *args: check.pair(f(*args))[0]) if has_aux else f
     require_visible(rule, xi, lam, S, loss)
     return estimate(f, xi, rule, lam, S, T, has_aux)[:2]

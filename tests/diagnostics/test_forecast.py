@@ -40,7 +40,7 @@ def curved():
 def work(rule, T, problem=None):
     """Operations of a rule, counted without compiling."""
     f, xi, lam, S = problem or linear()
-    return count_flops(lambda x: _checked(f, xi, rule, *x, T, False), (lam, S))
+    return count_flops(lambda x: _checked(f, xi, rule, T, False, *x), (lam, S))
 
 
 def flops(rule, T, problem=None):
@@ -49,7 +49,7 @@ def flops(rule, T, problem=None):
 
 def allocated(f, xi, lam, S, rule, T):
     """What XLA says of the program that `hypergradient` runs."""
-    arrays, fixed = eqx.partition((f, xi, rule, lam, S, T, False), eqx.is_array)
+    arrays, fixed = eqx.partition((f, xi, rule, T, False, lam, S), eqx.is_array)
     run = jax.jit(lambda arrays: _checked(*eqx.combine(arrays, fixed)))
     memory = run.lower(arrays).compile().memory_analysis()
     return memory.temp_size_in_bytes + memory.output_size_in_bytes
@@ -127,7 +127,7 @@ def test_forward_mode_is_linear_in_N():
 
 def test_truncation_is_flat_in_T():
     f, xi, lam, S = linear()
-    size = lambda T: compile_program(_checked, f, xi, bx.Reverse(K=5), lam, S, T, False).bytes
+    size = lambda T: compile_program(_checked, f, xi, bx.Reverse(K=5), T, False, lam, S).bytes
     assert size(10) == size(1000)
 
 

@@ -91,9 +91,14 @@ def instance(value: Any, kind: type, name: str, remedy: str) -> None:
 
 def floating(value: PyTree, name: str) -> PyTree:
     """Check that every leaf is a real floating array; return them as JAX arrays."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(value):
-        _floating_leaf(leaf, name_of(name, path), name)
+    if not all(map(_is_floating, jax.tree.leaves(value))):  # names take longer
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+            _floating_leaf(leaf, name_of(name, path), name)
     return tree.strong(value)
+
+
+def _is_floating(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 def _floating_leaf(leaf: Any, where: str, name: str) -> None:

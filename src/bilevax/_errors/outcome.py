@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
 from .warn import warn
@@ -23,6 +24,11 @@ def finite(x: PyTree, bad: Bool[Array, " n"], texts: Sequence[str]) -> PyTree:
         if failed:
             raise FloatingPointError(text)
     return x
+
+
+def at_once(bad: Bool[Array, " n"]) -> Any:
+    """On the host, in one transfer; a tracer stays what it is."""
+    return bad if isinstance(bad, jax.core.Tracer) else np.asarray(bad)
 
 
 def diverged(T: int) -> str:

@@ -194,7 +194,8 @@ class HyperCleaner(AbstractClassifier):
     def _problem(self, rows: Rows, trusted: Rows) -> Cleaning:
         n, classes = len(rows.y), len(self.classes_)
         w, apply = self._model(rows.x.shape[1], classes)
-        inputs.logits(jax.eval_shape(apply, w, rows.x).shape, n, classes)
+        once = lambda w, x: apply(w, x)  # JAX remembers each tracing as long as the function lives
+        inputs.logits(jax.eval_shape(once, w, rows.x).shape, n, classes)
         size = None if self.batch_size is None else inputs.integer(self.batch_size, "batch_size")
         size = size if size is not None and size < n else None
         T = horizon_of(n, size) if self.T is None else inputs.integer(self.T, "T")

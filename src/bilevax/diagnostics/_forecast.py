@@ -78,7 +78,7 @@ def forecast(
 
         def program(rule: AbstractRule) -> Program:
             show(f"compiling {rule!r}")
-            return compile_program(_checked, f, xi, rule, lam, S, T, False)
+            return compile_program(_checked, f, xi, rule, T, False, lam, S)
 
         show("compiling the forward pass")
         forward = compile_program(_forward, f, xi, lam, S, T).cost()
