@@ -4,10 +4,11 @@ Layers are scanned, with `jax.checkpoint` around each; Adam inside, the last two
 differentiated. Bytes are what XLA allocates for temporaries. Seconds are the least of several
 calls, in turns, in one process.
 
-    python benchmarks/mixed.py            # writes results/benchmarks/mixed.json, prints a table
+    python benchmarks/mixed.py [LAYERS ...]    # writes results/benchmarks/mixed.json, prints a table
 """
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from jax import lax
 
 import bilevax as bx
 
-LAYERS, WIDTH, HEADS, LENGTH, ROWS, SYMBOLS = (3, 6, 12, 24), 128, 4, 64, 8, 64
-T, K, REPEATS = 3, 2, 3
+LAYERS, WIDTH, HEADS, LENGTH, ROWS, SYMBOLS = (3, 6, 12, 24), 128, 4, 128, 8, 64
+T, K, REPEATS = 3, 2, 2
 OPT = optax.adam(1e-3, eps_root=1e-8)
 OUT = Path(__file__).parents[1] / "results" / "benchmarks" / "mixed.json"
 
@@ -165,15 +166,17 @@ def table(rows):
     return "\n".join(lines)
 
 
-def main():
-    rows = []
-    for layers in LAYERS:
-        for row in measured(layers):
-            rows.append(row)
-            print(row, flush=True)
-    OUT.write_text(json.dumps({"jax": jax.__version__, "rows": rows}, indent=1) + "\n")
+def main(numbers):
+    """Each number of layers that is given replaces its rows in the record."""
+    for layers in numbers:
+        found = list(measured(layers))
+        print(*found, sep="\n", flush=True)
+        old = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
+        rows = [row for row in old if row["layers"] != layers] + found
+        rows.sort(key=lambda row: row["layers"])
+        OUT.write_text(json.dumps({"jax": jax.__version__, "rows": rows}, indent=1) + "\n")
     print(table(rows))
 
 
 if __name__ == "__main__":
-    main()
+    main([int(n) for n in sys.argv[1:]] or LAYERS)

@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, PyTree
 
 from .. import _tree as tree
-from .._errors.mixed import forward_mode
+from .._errors.mixed import has_forward_mode
 from .._types import Hyper, Params, Product
 from .base import Stateful
 
@@ -80,8 +80,8 @@ def curvature(objective: Objective, model: Model, lam: Hyper, bar: Slope) -> tup
         (x, jnp.zeros(())),
         (replaced(optax.tree.zeros_like(x), bar.gradient), jnp.ones(())),
     )
-    with forward_mode(joint, *here):
-        return jax.jvp(joint, here, along)[1]
+    has_forward_mode(joint, here, along)
+    return jax.jvp(joint, here, along)[1]
 
 
 def trained(model: Model) -> Params:

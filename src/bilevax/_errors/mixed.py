@@ -1,42 +1,48 @@
 """What is said about mixed mode: forward over reverse, where both are possible and agree."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 
-@contextmanager
-def forward_mode(gradient: Callable, *args: Any) -> Iterator[None]:
-    """A custom_vjp inside the gradient of g has no forward mode."""
-    try:
-        yield
-    except TypeError as error:
-        if "custom_vjp" not in str(error):
-            raise
-        names = sorted(set(_custom_vjps(jax.make_jaxpr(gradient)(*args).jaxpr)))
+def has_forward_mode(gradient: Callable, here: tuple, along: tuple) -> None:
+    """A custom_vjp inside the gradient has none, which JAX says late, and without its name."""
+    inside = list(_equations(jax.make_jaxpr(gradient)(*here)))
+    names = {_name(eqn) for eqn in inside if eqn.primitive.name.startswith("custom_vjp")}
+    if not names:
+        return
+    pushed = jax.make_jaxpr(lambda: jax.jvp(gradient, here, along)[1])()
+    if any(eqn.primitive.name == "custom_lin" for eqn in _equations(pushed)):
         raise TypeError(
-            f"symmetric=True differentiates the gradient of g by forward mode, which the "
-            f"custom_vjp of {', '.join(names) or 'a function in g'} has not: leave symmetric out."
-        ) from error
+            "symmetric=True differentiates the gradient of g by forward mode, which the custom_vjp "
+            f"of {', '.join(sorted(names))} does not have: leave symmetric out."
+        )
 
 
-def _custom_vjps(jaxpr: Jaxpr) -> Iterator[str]:
-    """What the functions are called, and where they are."""
+def _equations(jaxpr: Any) -> Iterator[JaxprEqn]:
+    """Of a program, and of those that it calls."""
     for eqn in jaxpr.eqns:
-        inside = [p.jaxpr for p in eqn.params.values() if isinstance(p, ClosedJaxpr)]
-        inside += [p for p in eqn.params.values() if isinstance(p, Jaxpr)]
-        if eqn.primitive.name.startswith("custom_vjp"):
-            yield from (getattr(p.debug_info, "func_src_info", None) or "?" for p in inside[:1])
-        for p in inside:
-            yield from _custom_vjps(p)
+        yield eqn
+        for p in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
+            if _is_program(p):
+                yield from _equations(p)
+
+
+def _is_program(x: Any) -> bool:
+    return isinstance(x, (Jaxpr, ClosedJaxpr))
+
+
+def _name(eqn: JaxprEqn) -> str:
+    """What the function is called, and where it is."""
+    info = getattr(eqn.params.get("call_jaxpr"), "jaxpr", None)
+    return getattr(getattr(info, "debug_info", None), "func_src_info", None) or "a function"
 
 
 def not_symmetric(error: float) -> str:
     return (
         f"symmetric=True is wrong here: forward over reverse and reverse over reverse differ by "
-        f"{error:.1g} of their size, because something in g, such as a jax.custom_vjp, has a "
-        "gradient that is not that of a function: leave symmetric out."
+        f"{error:.1g} of their size, because something in g, such as a custom_vjp or a "
+        "custom_jvp, gives another derivative than its own: leave symmetric out."
     )
