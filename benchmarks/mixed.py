@@ -4,7 +4,7 @@ Layers are scanned, with `jax.checkpoint` around each; Adam inside, the last two
 differentiated. Bytes are what XLA allocates for temporaries. Seconds are the least of several
 calls, in turns, in one process.
 
-    python benchmarks/mixed.py [LAYERS ...]    # writes results/benchmarks/mixed.json, prints a table
+    python benchmarks/mixed.py [LAYERS ...]   # writes results/benchmarks/mixed.json, prints it
 """
 
 import json
