@@ -21,7 +21,7 @@ from bilevax.testing import check_rule
 mixed = lambda xi: dataclasses.replace(xi, symmetric=True)
 
 RATE = 0.05
-OPTIMIZERS = {
+OPTIMIZERS = {  # without radam, whose first steps have no derivative in any mode: nan
     "sgd": optax.sgd(RATE),
     "nesterov": optax.sgd(RATE, momentum=0.9, nesterov=True),
     "noisy_sgd": optax.noisy_sgd(RATE, key=jax.random.key(0)),
@@ -31,7 +31,6 @@ OPTIMIZERS = {
     "adamax": optax.adamax(RATE),
     "amsgrad": optax.amsgrad(RATE, eps_root=1e-8),
     "nadamw": optax.nadamw(RATE, eps_root=1e-8),
-    "radam": optax.radam(RATE, eps_root=1e-8),
     "adabelief": optax.adabelief(RATE, eps_root=1e-8),
     "adan": optax.adan(RATE, eps_root=1e-8),
     "adagrad": optax.adagrad(RATE),
