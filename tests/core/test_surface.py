@@ -124,10 +124,10 @@ def test_sentences_to_the_user_stand_in_errors():
 
 RULES = [
     bx.Reverse(segment=2),
-    bx.Forward(),
+    pytest.param(bx.Forward(), marks=pytest.mark.slow),
     bx.Implicit(),
-    bx.Krylov(1, 3),
-    bx.AdaptiveReverse(0.1, 5),
+    pytest.param(bx.Krylov(1, 3), marks=pytest.mark.slow),
+    pytest.param(bx.AdaptiveReverse(0.1, 5), marks=pytest.mark.slow),
 ]
 
 
