@@ -16,7 +16,7 @@ PYTEST := -m pytest -n auto --dist worksteal
 # What is run once more with the oldest dependencies.
 CORE := $(addprefix tests/core/test_,errors.py prepared.py transforms.py visible.py) tests/rules/test_implicit.py
 
-.PHONY: demo test test-all test-eager test-minimum test-models lint docs bench clean
+.PHONY: demo test test-all test-eager test-minimum test-models environments lint docs bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/bilevax run hypercleaning --out runs/demo --resume
@@ -39,6 +39,9 @@ test-minimum: $(MINIMUM)/stamp
 test-models: $(MODELS)/stamp
 	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) --durations=5 tests/pytorch src/bilevax/torch
 	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) -k peer_block tests/core/test_package.py
+
+# What test-all needs besides .venv; two installations side by side, with make -j2.
+environments: $(MINIMUM)/stamp $(MODELS)/stamp
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -65,11 +68,11 @@ $(VENV)/demo.stamp: $(BIN)/python pyproject.toml
 	touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
 	touch $@
 
 $(VENV)/docs.stamp: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[docs]'
 	touch $@
 
 $(PEERS)/bench.stamp: pyproject.toml benchmarks/peers/requirements.txt
@@ -84,11 +87,11 @@ $(MINIMUM)/stamp: pyproject.toml
 	$(PYTHON) -m venv --clear $(MINIMUM)
 	echo '*' > $(MINIMUM)/.gitignore
 	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*(x.replace(">=", "==") for x in project["dependencies"]), sep="\n")' > $(MINIMUM)/lowest.txt
-	$(MINIMUM)/bin/python -m pip install --quiet --editable . --constraint $(MINIMUM)/lowest.txt hypothesis pytest pytest-xdist
+	$(MINIMUM)/bin/python -m pip install --quiet --no-compile --editable . --constraint $(MINIMUM)/lowest.txt hypothesis pytest pytest-xdist
 	touch $@
 
 $(MODELS)/stamp: pyproject.toml
 	$(PYTHON) -m venv $(MODELS)
 	echo '*' > $(MODELS)/.gitignore
-	$(MODELS)/bin/python -m pip install --quiet --editable '.[models]' hypothesis pytest pytest-xdist
+	$(MODELS)/bin/python -m pip install --quiet --no-compile --editable '.[models]' hypothesis pytest pytest-xdist
 	touch $@

@@ -19,7 +19,8 @@ def contexts(p):
 
 
 def main(devices, port=None, process=None, directory=None):
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    given = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{given} --xla_force_host_platform_device_count={devices}"
     import jax
 
     jax.config.update("jax_platforms", "cpu")

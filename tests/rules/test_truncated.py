@@ -11,7 +11,7 @@ from oracle import assert_close, exact, in_turn, partial_sums
 import bilevax as bx
 from bilevax import problems
 
-T = 4
+T = 3  # the fewest steps that fill a segment and begin another
 
 INNER = {
     "sgd": optax.sgd(0.2),
