@@ -180,6 +180,7 @@ def test_mixed_dtypes(dtype):
     assert jax.tree.all(jax.tree.map(same, got, want))
 
 
+@pytest.mark.slow
 def test_second_derivatives_and_batches():
     p = problems.logistic(n=10, D=3, T=4)
     for rule in (bx.Reverse(), bx.Reverse(segment=(3, 2))):
@@ -193,6 +194,7 @@ def test_second_derivatives_and_batches():
     assert_close(batch.h[1], hg(0.5 * p.lam, p.S).h)
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_checked():
     check_rule(bx.Reverse(segment=(4, 2)), exact=True)
 
@@ -200,7 +202,7 @@ def test_a_rule_that_is_checked():
 def bytes_of(layers, width, symmetric, rule=bx.Reverse(K=2)):
     """Of the transformer of benchmarks/mixed.py: scanned, with jax.checkpoint on a block."""
     w = jax.eval_shape(lambda: transformer.init(layers, width))
-    tokens = jax.ShapeDtypeStruct((4, 33), jnp.int32)
+    tokens = jax.ShapeDtypeStruct((4, 129), jnp.int32)  # activations outweigh parameters
 
     def h(w, lam, tokens):
         xi = bx.Descent(transformer.g, bx.constant(w), transformer.OPT, symmetric=symmetric)
