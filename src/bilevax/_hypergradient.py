@@ -99,7 +99,7 @@ def estimate(
 ) -> tuple[Estimate, Bool[Array, " 4"]]:
     """The estimate, and what is wrong with it: w, f or h not finite, h zero where it may not be."""
     w, pull = apply(rule, xi, lam, S, T)
-    (value, aux), (alpha, direct) = _gradient(f, w, lam, S, has_aux)
+    (value, aux), (alpha, direct) = gradient(f, w, lam, S, has_aux)
     indirect, report = pull(alpha)
     h = optax.tree.add(direct, indirect)
     bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, h)]
@@ -118,14 +118,14 @@ def audited_estimate(
 ) -> tuple[Estimate, Bool[Array, " 4"], Hyper]:
     """As `estimate`, and the exact h, which is the one that `bad` is about."""
     w, pull = apply_audited(rule, exact, xi, lam, S, T)
-    (value, _), (alpha, direct) = _gradient(f, w, lam, S, has_aux=False)
+    (value, _), (alpha, direct) = gradient(f, w, lam, S, has_aux=False)
     indirect, report, exact_indirect = pull(alpha)
     h, h_exact = (optax.tree.add(direct, x) for x in (indirect, exact_indirect))
     bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, h_exact)]
     return Estimate(value, h, w, report), jnp.stack([*bad, jnp.asarray(False)]), h_exact
 
 
-def _gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):
+def gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):
     """((f, aux), (grad_w f, grad_lam f)); what is not a number in w is only read."""
     smooth, rest = eqx.partition(w, eqx.is_inexact_array)
 

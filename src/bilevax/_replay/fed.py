@@ -1,0 +1,43 @@
+"""The inner algorithm with a batch for each step."""
+
+from typing import NamedTuple
+
+import jax
+from jax import lax
+from jaxtyping import PyTree
+
+from .._dynamics import AbstractDynamics
+from .._types import Context, Hyper, Params, State, Time
+
+
+class Seen(NamedTuple):
+    """What the steps of a segment see, as the context of `Fed`."""
+
+    S: Context = None
+    t: Time = 0
+    """The number of the segment's first step."""
+    batches: PyTree = None
+    """Of all its steps, stacked."""
+
+
+class Fed(AbstractDynamics):
+    """xi, whose start sees S, and whose step t sees the batch of t."""
+
+    xi: AbstractDynamics
+
+    def start(self, lam: Hyper, S: Seen) -> State:
+        return self.xi.start(lam, S.S)
+
+    def advance(self, s: State, lam: Hyper, S: Seen, t: Time) -> State:
+        of_t = lambda a: lax.dynamic_index_in_dim(a, t - S.t, keepdims=False)
+        batch, mu = jax.tree.map(of_t, S.batches), self.xi.mu(lam, S.S)
+        return self.xi.loop().advance(s, mu, batch, t)
+
+    def read(self, s: State) -> Params:
+        return self.xi.read(s)
+
+    def mu(self, lam: Hyper, S: Seen) -> Hyper:
+        return self.xi.mu(lam, S.S)
+
+    def loop(self) -> "Fed":
+        return Fed(self.xi.loop())
