@@ -51,9 +51,7 @@ def test_less_host_memory_than_boundaries(states):
     each = 8 * 9 + 2 * 4  # w and two moments; two counts
     store = bx.Store(host=each * states)
     if states == 5:
-        with pytest.raises(
-            ValueError, match="for 5 states of 80 bytes is too little for 17"
-        ):
+        with pytest.raises(ValueError, match="for 5 states of 80 bytes is too little for 17"):
             replayed(segment=1, store=store)
         return
     assert same_bits(replayed(segment=1, store=store), replayed(segment=1))

@@ -34,39 +34,35 @@ def numbers(directory, kind):
 
 
 def place(directory):
-    """How far a call has come: boundaries there, and those on the way back below zero."""
-    back = numbers(directory, "back")
-    return -min(back) if back else max(numbers(directory, "there"), default=0) - 1000
+    """How far a call has come: (on the way back?, boundaries passed)."""
+    back, there = numbers(directory, "back"), numbers(directory, "there")
+    return (1, -min(back)) if back else (0, max(there, default=0))
 
 
-def live(folder, wait):
-    """Start, wait until it has come further, and so long more, and kill it."""
+def live(folder, back, wait):
+    """Start, wait until it has come further, to the way back if asked, and kill it in a while."""
     directory = folder / "tape"
     before, process = place(directory), start(folder, "tape")
-    while process.poll() is None and place(directory) == before:
+    while process.poll() is None and not (
+        place(directory) > before and place(directory)[0] >= back
+    ):
         time.sleep(0.002)
     time.sleep(wait)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    return process.returncode == -signal.SIGKILL, before, place(directory)
+    assert process.returncode == -signal.SIGKILL
+    assert place(directory) > before, "something was lost"
+    return place(directory)
 
 
 def kill(folder, kills, rng):
-    """Half of the kills on the way there, half on the way back; new calls as they end."""
-    want, counts = end(start(folder, "undisturbed")), {True: 0, False: 0}
+    """Half of the kills on the way there, half on the way back."""
     (folder / "tape").mkdir()
-    while sum(counts.values()) < kills:
-        killed, before, after = live(folder, rng.uniform(0, 0.12))
-        assert not killed or after >= before or after == -1000, "something was lost"
-        if not killed:
-            continue
-        back = after > -900
-        counts[back] += 1
-        if back and counts[False] < kills // 2 or counts[not back] < counts[back] - 1:
-            assert end(start(folder, "tape")) == want  # and a new call begins
-    assert end(start(folder, "tape")) == want
+    places = [live(folder, i >= kills // 2, rng.uniform(0, 0.03)) for i in range(kills)]
+    assert sum(back for back, _ in places) == kills - kills // 2
+    assert end(start(folder, "tape")) == end(start(folder, "undisturbed"))
     assert not list((folder / "tape").glob("bilevax-*")), "the tape is removed"
-    return counts
+    return places
 
 
 def test_killed_at_random_moments(tmp_path):

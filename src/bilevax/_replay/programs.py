@@ -79,7 +79,7 @@ def bad_step(xi: Fed, mu: Hyper, X: Seen, s: State, n: int) -> Int[Array, ""]:
     loop = xi.loop()
     bad = lambda before, after: ~tree.all_finite(tree.inexact(loop.read(after)))
     _, flags = forward(lambda s, t: loop.advance(s, mu, X, t), s, X.t, n, keep=bad)
-    return X.t + jnp.argmax(flags)
+    return X.t + jnp.argmax(flags).astype(jnp.int32)
 
 
 @weak_jit

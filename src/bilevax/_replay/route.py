@@ -67,7 +67,7 @@ def tree(first: int, last: int, room: int, each: int) -> Tree:
 def route(kept: set[int], at: int, tree: Tree) -> Iterator[Leg]:
     """From the last of the boundaries that are kept to the end, and back from boundary `at`."""
     kept = set(kept)
-    here = max(kept) if at == tree.last else at
+    here = max(kept) if at == tree.last else tree.last
     for j in range(here, tree.last):
         yield _there(j, tree.last - 1, tree, kept)
     for j in reversed(range(tree.first, at)):
