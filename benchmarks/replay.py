@@ -1,8 +1,9 @@
 """`replay` on runs of growing length: python benchmarks/replay.py [T ...].
 
 An MLP of a million parameters, AdamW, batches of eight rows. Each length is a process of its own:
-its largest memory, and the seconds of all cores for a step. One more process compares `replay` with the forward
-pass and with one compiled program, `Reverse(segment=...)`. Writes results/benchmarks/replay.json.
+its largest memory, and the seconds of all cores for a step. One more process compares `replay`
+with the forward pass and with one compiled program, `Reverse(segment=...)`. Writes
+results/benchmarks/replay.json.
 A length that was interrupted goes on from its tape; lengths that are not named keep their rows.
 """
 

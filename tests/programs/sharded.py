@@ -1,4 +1,4 @@
-"""A replayed hypergradient of a model divided among devices: python sharded.py N DIR [PORT PROCESS].
+"""A replayed hypergradient of a divided model: python sharded.py DEVICES DIR [PORT PROCESS].
 
 It is stopped on either way, and goes on. Prints f, h and w; what of the tape belongs to this
 process is looked at before it goes on.

@@ -32,6 +32,7 @@ class Tape:
         self.on_disk, self._folder = directory is not None, directory or Path()
         self.host, self._pool = host, pool
         self._memory: dict[int, Saved] = {}
+        self._used = 0  # bytes of it
         self._pending: Future | None = None
         self._superfluous: list[Path] = []
         self.about: dict[str, Any] = {}
@@ -49,8 +50,9 @@ class Tape:
     def put(self, i: int, x: PyTree, checksum: str, keep: bool, superfluous: list[int]) -> None:
         """The state at boundary i, with the checksum of the batches that led there."""
         found = Saved(to_host(x), {"checksum": checksum})
-        if keep and self._used() + size(found.arrays) <= self.host:
+        if keep and self._used + size(found.arrays) <= self.host:
             self._memory[i] = found
+            self._used += size(found.arrays)
         self._save(self._path(THERE, i), found, [self._path(THERE, j) for j in superfluous])
 
     def get(self, i: int, form: Form) -> tuple[PyTree, str]:
@@ -60,7 +62,7 @@ class Tape:
 
     def put_back(self, j: int, x: PyTree, last: int) -> None:
         """Where the way back stands before segment j; the state behind it is not needed again."""
-        self._memory.pop(j, None)
+        self._used -= size(self._memory.pop(j, Saved({}, {})).arrays)
         old = [self._path(BACK, j + 1)] + [self._path(THERE, j + 1)] * (j + 1 < last)
         if self.on_disk:
             self._save(self._path(BACK, j), Saved(to_host(x), {}), old)
@@ -77,9 +79,6 @@ class Tape:
         names += [(THERE, i) for i in sorted(self._numbers(THERE), reverse=True)]
         for name in names:
             self._path(*name).unlink()
-
-    def _used(self) -> int:
-        return sum(size(found.arrays) for found in self._memory.values())
 
     def _save(self, path: Path, found: Saved, superfluous: list[Path]) -> None:
         if not self.on_disk:
