@@ -87,27 +87,28 @@ class Call:
         legs = route.route({0, *kept}, at, self._tree)
         bar = progress_bar(self._segments, self._tree, at, self._problem.progress)
         with closing(read_ahead(self._read, legs)) as pieces, bar as show:
-            for leg, (X, stack, checksum) in pieces:
+            for leg, (stack, checksum) in pieces:
                 if self._checksums.setdefault(leg.j, checksum) != checksum:
                     check.other_batches(*self._segments[leg.j])
-                self._go_back(leg, X) if leg.back else self._go_there(leg, X, stack)
+                self._go_back(leg, stack) if leg.back else self._go_there(leg, stack)
                 show(leg)
         return self._estimate()
 
-    def _go_there(self, leg: Leg, X: Seen, stack: PyTree) -> None:
-        n, s = self._segments[leg.j].n, self._state(leg.j)
+    def _go_there(self, leg: Leg, stack: PyTree) -> None:
+        (t, n), s = self._segments[leg.j], self._state(leg.j)
+        X = self._seen(t, stack)
         new, finite = ahead(self._xi, self._mu, X, s, n, self._places)
         if not finite:
-            t = int(bad_step(self._xi, self._mu, X, s, n))
-            batch = jax.tree.map(lambda a: a[t - self._segments[leg.j].t], stack)
-            check.diverged(t, self._problem.T, batch)
+            bad = int(bad_step(self._xi, self._mu, X, s, n))
+            check.diverged(bad, self._problem.T, jax.tree.map(lambda a: a[bad - t], stack))
         i, first = leg.j + 1, self._tree.first
         old = [leg.j] if i <= first else []  # before the way back's end, only the last is needed
         self._tape.put(i, new, self._checksums[leg.j], leg.keep, old)
         self._arrive(i, new)
 
-    def _go_back(self, leg: Leg, X: Seen) -> None:
-        n, s = self._segments[leg.j].n, self._state(leg.j)
+    def _go_back(self, leg: Leg, stack: PyTree) -> None:
+        (t, n), s = self._segments[leg.j], self._state(leg.j)
+        X = self._seen(t, stack)
         inner, places = self._problem.inner, self._places
         self._s = None  # the segment's own states take its room
         self._at = behind(self._xi, self._mu, X, s, self._at, n, inner, places)
@@ -134,12 +135,11 @@ class Call:
         p = self._problem
         return begin(p.f, self._xi, self._lam, self._X, p.rule, p.has_aux, self._places)
 
-    def _read(self, leg: Leg) -> tuple[Seen, PyTree, str]:
-        segment = self._segments[leg.j]
-        stack, checksum = self._problem.source.read(segment)
-        return self._seen(segment.t, stack), stack, checksum
+    def _read(self, leg: Leg) -> tuple[PyTree, str]:
+        return self._problem.source.read(self._segments[leg.j])
 
     def _seen(self, t: int, stack: PyTree) -> Seen:
+        """On the devices; not put there by a thread, which would not know of a local setting."""
         return Seen(None, jnp.asarray(t, jnp.int32), on_devices(stack, self._mesh))
 
     def _parts(self, s: State) -> tuple:

@@ -49,6 +49,8 @@ class Tape:
 
     def put(self, i: int, x: PyTree, checksum: str, keep: bool, superfluous: list[int]) -> None:
         """The state at boundary i, with the checksum of the batches that led there."""
+        if not keep and not self.on_disk:
+            return
         found = Saved(to_host(x), {"checksum": checksum})
         if keep and self._used + size(found.arrays) <= self.host:
             self._memory[i] = found
