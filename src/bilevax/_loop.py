@@ -12,10 +12,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from . import _tree as tree
 from ._dynamics import AbstractDynamics
-from ._types import Context, Hyper, Params, Policy, State, Time
-
-Product: TypeAlias = Callable[[PyTree], tuple[PyTree, Hyper]]
-"""alpha -> (A alpha, B alpha): the vjp of a step."""
+from ._types import Context, Hyper, Params, Policy, Product, State, Time
 
 
 def forward(
@@ -141,17 +138,22 @@ def in_segments(
     lam: Hyper,
     S: Context,
     s: State,
-    t: int,
+    t: Time,
     n: int,
-    c: int,
+    lengths: tuple[int, ...],
     policy: Policy | None = None,
     visit: Visit = pass_by,
 ) -> tuple[State, Way, State]:
-    """As `there_and_back`, recomputing c steps at a time; also the stacked starts of segments.
+    """As `there_and_back`, recomputing a segment at a time; also the stacked starts of segments.
 
-    Holds n/c + c states. The steps that do not fill a segment come first, as a short one.
+    The first of the lengths is that of a segment, the others are those of the segments in it, and
+    so on. With lengths c, ..., e this holds n/c + ... + e states. The steps that do not fill a
+    segment come first, as a short one.
     """
-    segment = lambda s, t, n: there_and_back(xi, lam, S, s, t, n, policy, visit)
+    if not lengths or n == 0:
+        return *there_and_back(xi, lam, S, s, t, n, policy, visit), None
+    c, *inner = min(lengths[0], n), *lengths[1:]
+    segment = lambda s, t, n: in_segments(xi, lam, S, s, t, n, tuple(inner), policy, visit)
     short, first = n % c, s
     s = unroll(xi, lam, S, s, t, short)
     stretch = lambda s, t: unroll(xi, lam, S, s, t, c)
@@ -189,23 +191,13 @@ def _settled(at: Back) -> Back:
 
 
 def step_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time) -> Product:
-    """alpha -> (A_{t+1} alpha, B_{t+1} alpha), linearised at s_t.
-
-    Only the differentiable part of the state has a cotangent: an integer count or a
-    key has none.
-    """
-    return _vjp(lambda s, lam: xi.advance(s, lam, S, t), s, lam)
+    """alpha -> (A_{t+1} alpha, B_{t+1} alpha), linearised at s_t."""
+    return xi.advance_vjp(s, lam, S, t)
 
 
 def settle_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time) -> Product:
     """alpha -> (A_infinity alpha, B_infinity alpha) of Prop. 3.6, linearised at s."""
-    return _vjp(lambda s, lam: xi.settle(s, lam, S, t), s, lam)
-
-
-def _vjp(step: Callable[[State, Hyper], State], s: State, lam: Hyper) -> Product:
-    x, rest = eqx.partition(s, eqx.is_inexact_array)
-    smooth = lambda x, lam: tree.inexact(step(eqx.combine(x, rest), lam))
-    return jax.vjp(smooth, x, lam)[1]
+    return xi.settle_vjp(s, lam, S, t)
 
 
 def start_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, alpha: PyTree) -> Hyper:

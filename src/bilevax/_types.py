@@ -36,3 +36,6 @@ AuditedPull: TypeAlias = Callable[[Params], tuple[Hyper, Report, Hyper]]
 
 Policy: TypeAlias = Callable[..., Any]
 """What `jax.checkpoint` keeps: one of `jax.checkpoint_policies`."""
+
+Product: TypeAlias = Callable[[PyTree], tuple[PyTree, Hyper]]
+"""alpha -> (A alpha, B alpha): the vjp of a step."""

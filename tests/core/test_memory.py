@@ -69,6 +69,15 @@ def test_segments_of_sqrt_T_give_sqrt_T():
     assert bytes_[-1] < temporary(bx.Reverse(), 1024) / 10
 
 
+def test_segments_of_segments_give_the_cube_root():
+    """T/c^2 + c + c states, up to T = 10^5; compiled, not run."""
+    cs = [10, 27, 46]
+    bytes_ = [temporary(bx.Reverse(segment=(c * c, c)), c**3) for c in cs]
+    assert slope([3 * c for c in cs], bytes_) == pytest.approx(STATE, rel=0.05)
+    three = temporary(bx.Reverse(segment=(5832, 324, 18)), 104_976)  # 18^4
+    assert three - bytes_[0] == pytest.approx((4 * 18 - 30) * STATE, rel=0.2)
+
+
 def test_truncation_and_segments_combine():
     """K/c + c states, flat in T."""
     Ks = [16, 256]

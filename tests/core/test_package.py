@@ -26,6 +26,7 @@ CITED = [
     (bx.Reverse(K=5), ["shaban2019"]),
     (bx.Reverse(segment=5), ["shaban2019", "franceschi2017", "hascoet2006"]),
     (bx.Reverse(K=5, segment=2), ["shaban2019", "hascoet2006"]),
+    (bx.Reverse(K=9, segment=(4, 2)), ["shaban2019", "hascoet2006", "griewank1992"]),
     (bx.Forward(), ["shaban2019", "franceschi2017"]),
     (bx.Implicit(), ["shaban2019", "pedregosa2016"]),
     (bx.Implicit(lx.LU()), ["shaban2019", "pedregosa2016"]),

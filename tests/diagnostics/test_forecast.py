@@ -177,6 +177,14 @@ def test_flops_have_the_order_of_the_work():
     assert 2 * forward < rest[1] < 4 * forward
 
 
+def test_segments_of_segments_where_the_square_root_does_not_fit():
+    f, xi, lam, S = curved()
+    memory = allocated(f, xi, lam, S, bx.Reverse(segment=(64, 8)), 512)
+    assert memory < allocated(f, xi, lam, S, bx.Reverse(segment=23), 512)
+    out = bx.forecast(f, xi, lam, S, T=512, rules=[bx.Reverse()], memory=memory)
+    assert out.segment == (64, 8) and "Reverse(segment=(64, 8)) does, and is as" in str(out)
+
+
 def test_it_is_said_in_words_and_in_json():
     """The rules that fit, and the largest K that does, while one more does not."""
     size = lambda rule: allocated(*curved(), rule, 40)

@@ -5,7 +5,7 @@ from decimal import Decimal
 from statistics import median
 
 import pytest
-from benchmarks import cleaning
+from benchmarks import cleaning, mixed
 from benchmarks.peers import page as peers
 from benchmarks.peers.figures import ratios, weighed
 from quoted import RESULTS, ROOT, lines, numbers, page, read, rounds, says, table, tables
@@ -22,6 +22,7 @@ COVERED = {  # page: heads of the tables that a test below computes
     "docs/reproduction.md": [
         "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", " | bilevax |",
     ],
+    "docs/transformers.md": [" | 3 layers"],
     "docs/which_rule.md": [" | test accuracy"],
 }  # fmt: skip
 ADVICE = {"docs/which_rule.md": ["your inner loop"], "docs/diagnosis.md": [" | "]}
@@ -50,6 +51,10 @@ def test_modules_of_torch():
             rows = read("benchmarks/module.json")["rows"]
             (row,) = [r for r in rows if r["way"] == way and r["net"].startswith(net)]
             assert says(cpu, row["cpu"]) and says(first, row["first"])
+
+
+def test_mixed_mode():
+    assert mixed.table(read("benchmarks/mixed.json")["rows"]) in page("docs/transformers.md")
 
 
 def test_cleaning():

@@ -131,6 +131,7 @@ def test_not_a_number_is_kept(tmp_path):
         ("Krylov(2, 4)", bx.Krylov(2, 4)),
         ("AdaptiveReverse(0.1, max_K=9)", bx.AdaptiveReverse(0.1, max_K=9)),
         ("Reverse(K=None, segment=7)", bx.Reverse(segment=7)),
+        ("Reverse(segment=(12, 4))", bx.Reverse(segment=(12, 4))),
     ],
 )
 def test_rules_as_text(text, rule):

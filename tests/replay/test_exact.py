@@ -40,7 +40,7 @@ def test_the_last_steps_only(K):
     assert_close(replayed(K=K), whole(K=K))
 
 
-@pytest.mark.parametrize("segment", [T, (7, 3)])
+@pytest.mark.parametrize("segment", [T, (12, 5, 2)])
 def test_any_segment(segment):
     assert_close(replayed(segment=segment), want())
 

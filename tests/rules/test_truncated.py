@@ -48,12 +48,18 @@ def test_depth_T_leaves_out_only_B_0():
 def test_any_horizon_depth_and_segment(data, T, M):
     """h_{T-K} of the quadratic: the sum of the last K powers, in closed form."""
     K = data.draw(st.integers(1, T))
-    segment = data.draw(st.one_of(st.none(), st.integers(1, 12)))
+    lengths = st.sets(st.integers(1, 12), min_size=1, max_size=3)
+    nested = lengths.map(lambda c: tuple(sorted(c, reverse=True)))
+    segment = data.draw(st.one_of(st.none(), st.integers(1, 12), nested))
     p = problems.quadratic(M=M, T=T, gamma=0.4)
     out = bx.hypergradient(p.f, p.xi, bx.Reverse(K=K, segment=segment), T=T)(p.lam, p.S)
     A = jnp.eye(M) - 0.4 * p.S["G"]
     h = out.w - p.S["b"] - jnp.linalg.matrix_power(A, K) @ (out.w - p.S["b"])
     assert_close(out.h, h)  # gamma G (I + A + ... + A^{K-1}) = I - A^K
+    if K == T:
+        rules = bx.Reverse(), bx.Reverse(segment=segment)
+        one, other = (bx.hypergradient(p.f, p.xi, rule, T=T)(p.lam, p.S).h for rule in rules)
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize("opt", INNER)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import optax
 from jaxtyping import PyTree
 
 from .. import _tree as tree
 from .._errors import check
-from .._types import Context, Hyper, Params, State, Time
+from .._types import Context, Hyper, Params, Product, State, Time
 
 
 class Equilibrium(NamedTuple):
@@ -36,6 +37,14 @@ class Equilibrium(NamedTuple):
     read: Callable[[PyTree], Params]
     tags: Any
     """What lineax may assume of the Jacobian of the residual in x."""
+    pull: Callable[[Hyper], Product] | None = None
+    """lam -> the vjp of the residual in (x, lam), linearised there; None: by reverse mode."""
+
+    def vjp(self, lam: Hyper) -> tuple[PyTree, Product]:
+        """The residual, and its pullback."""
+        if self.pull is None:
+            return jax.vjp(self.residual, self.x, lam)
+        return self.residual(self.x, lam), self.pull(lam)
 
 
 class Stateful(NamedTuple):
@@ -94,6 +103,14 @@ class AbstractDynamics(eqx.Module):
         """One step on the whole context: Xi_infinity of Prop. 3.6. Default: `advance`."""
         return self.advance(s, lam, S, t)
 
+    def advance_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
+        """alpha -> (A alpha, B alpha) of the step `advance`. Default: by reverse mode."""
+        return _vjp(lambda s, lam: self.advance(s, lam, S, t), s, lam)
+
+    def settle_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
+        """alpha -> (A alpha, B alpha) of the step `settle`. Default: by reverse mode."""
+        return _vjp(lambda s, lam: self.settle(s, lam, S, t), s, lam)
+
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
         """The equation that the limit of the iteration satisfies (Eq. 11).
 
@@ -119,6 +136,13 @@ class AbstractDynamics(eqx.Module):
     def loop(self) -> "AbstractDynamics":
         """The algorithm in terms of mu: every rule runs this one. Default: itself."""
         return self
+
+
+def _vjp(step: Callable[[State, Hyper], State], s: State, lam: Hyper) -> Product:
+    """Only the differentiable part of the state has a cotangent: a count or a key has none."""
+    x, rest = eqx.partition(s, eqx.is_inexact_array)
+    smooth = lambda x, lam: tree.inexact(step(eqx.combine(x, rest), lam))
+    return jax.vjp(smooth, x, lam)[1]
 
 
 class _Constant(eqx.Module):

@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import lineax as lx
 import optax
 from jaxtyping import PyTree
 
 from .. import _tree as tree
 from .._errors import check
-from .._types import Context, Hyper, Objective, Params, State, Time
+from .._types import Context, Hyper, Objective, Params, Product, State, Time
 from .base import AbstractDynamics, Equilibrium, Stateful, constant
+from .mixed import Slope, curvature, mixed_vjp, replaced, slope, trained
 
 
 class Iterate(NamedTuple):
@@ -46,6 +48,11 @@ class Descent(AbstractDynamics):
         Draw randomness from `jax.random.fold_in(key, t)`, with the key in S, so that
         every recomputation of a step sees the same batch. `Implicit` and `Neumann`
         describe the optimum of g on the whole S. Default: all of S, always.
+    - `symmetric`: whether to pull a step back in mixed mode, forward over reverse, which needs
+        far less memory for deep networks. It trusts the second derivatives of g to be symmetric,
+        as they are unless a `custom_vjp` or `custom_jvp` in g gives something else than the
+        derivative; `check_gradient` and `diagnose` put it to the test. `Forward`
+        and `Reverse(policy=...)` have no use for it.
 
     !!! example
 
@@ -60,6 +67,7 @@ class Descent(AbstractDynamics):
     init: Callable[[Hyper, Context], Params]
     opt: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation]
     sample: Callable[[Context, Time], Context] = eqx.field(default=all_of)
+    symmetric: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self):
         check.function(self.g, "g", "(w, lam, S) -> scalar")
@@ -67,15 +75,16 @@ class Descent(AbstractDynamics):
         if not _is_optimizer(self.opt):
             check.function(self.opt, "opt", "lam -> optimizer, or an optax optimizer")
         check.function(self.sample, "sample", "(S, t) -> S_t")
+        check.instance(self.symmetric, bool, "symmetric", "True or False")
 
     def start(self, lam: Hyper, S: Context) -> State:
         model = self.init(lam, S)
-        w = check.floating(_trained(model), "w")
+        w = check.floating(trained(model), "w")
         if isinstance(model, Stateful):
             model = model._replace(state=check.arrays(model.state))
         # optax mixes dtypes on purpose
         with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
-            return Iterate(_with(model, w), check.arrays(self._optimizer(lam).init(w)))
+            return Iterate(replaced(model, w), check.arrays(self._optimizer(lam).init(w)))
 
     def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
         return self._update(s, lam, self.sample(S, t))
@@ -88,6 +97,17 @@ class Descent(AbstractDynamics):
         with check.whole(self.sample is not all_of):
             return self._update(s, lam, S)
 
+    def advance_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
+        if not self.symmetric:
+            return super().advance_vjp(s, lam, S, t)
+        return self._mixed_vjp(s, lam, self.sample(S, t))
+
+    def settle_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
+        if not self.symmetric:
+            return super().settle_vjp(s, lam, S, t)
+        with check.whole(self.sample is not all_of):
+            return self._mixed_vjp(s, lam, S)
+
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
         """Stationarity of g, whose Jacobian is the Hessian of g (Eq. 11).
 
@@ -95,17 +115,23 @@ class Descent(AbstractDynamics):
         """
         del t
         x, rest = eqx.partition(s.w, eqx.is_inexact_array)
+        objective = lambda model, lam: self._objective(model, lam, S)
 
         def residual(x, lam):
             with check.whole(self.sample is not all_of):
-                gradient, state = self._gradient(eqx.combine(x, rest), lam, S)
+                found = slope(objective, eqx.combine(x, rest), lam)
             if not isinstance(x, Stateful):
-                return gradient
-            return Stateful(gradient, optax.tree.sub(x.state, tree.inexact(state)))
+                return found.gradient
+            return Stateful(found.gradient, optax.tree.sub(x.state, tree.inexact(found.state)))
+
+        def pull(lam):
+            along = lambda v: Slope(jnp.zeros(()), trained(v), None)
+            return lambda v: curvature(objective, s.w, lam, along(v))
 
         alone = not isinstance(x, Stateful) or not jax.tree.leaves(x.state)
         tags = frozenset({lx.symmetric_tag, lx.positive_semidefinite_tag} if alone else ())
-        return Equilibrium(x, residual, lambda x: eqx.combine(x, rest), tags)
+        mixed = pull if self.symmetric and alone else None
+        return Equilibrium(x, residual, lambda x: eqx.combine(x, rest), tags, mixed)
 
     def at(self, w: Params) -> "Descent":
         return dataclasses.replace(self, init=constant(w))
@@ -118,11 +144,6 @@ class Descent(AbstractDynamics):
             state = check.arrays(state)
         return check.scalar(out, "g"), state
 
-    def _gradient(self, model: Params | Stateful, lam: Hyper, S: Context) -> tuple[Params, PyTree]:
-        """grad_w g, and the new state."""
-        line = lambda w: self._objective(_with(model, w), lam, S)
-        return jax.grad(line, has_aux=True)(_trained(model))
-
     def _optimizer(self, lam: Hyper) -> optax.GradientTransformationExtraArgs:
         opt: Any = self.opt if _is_optimizer(self.opt) else self.opt(lam)  # pyright: ignore
         if not _is_optimizer(opt):
@@ -132,28 +153,27 @@ class Descent(AbstractDynamics):
         return optax.with_extra_args_support(opt)
 
     def _update(self, s: Iterate, lam: Hyper, S_t: Context) -> Iterate:
-        line = lambda w: self._objective(_with(s.w, w), lam, S_t)
-        along, w = lambda w: line(w)[0], _trained(s.w)
-        (value, state), gradient = jax.value_and_grad(line, has_aux=True)(w)
+        found = slope(lambda model, lam: self._objective(model, lam, S_t), s.w, lam)
+        return self._follow(found, s, lam, S_t)
+
+    def _follow(self, at: Slope, s: Iterate, lam: Hyper, S_t: Context) -> Iterate:
+        """What the optimizer makes of a gradient."""
+        along, w = lambda w: self._objective(replaced(s.w, w), lam, S_t)[0], trained(s.w)
         again = lambda w, i: jax.grad(along)(w)
-        extra = {"value": value, "grad": gradient, "value_fn": along, "grad_fn": again}
+        extra = {"value": at.value, "grad": at.gradient, "value_fn": along, "grad_fn": again}
         update = self._optimizer(lam).update
         with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
-            updates, opt = update(gradient, s.opt, w, **_taken(update, extra))
+            updates, opt = update(at.gradient, s.opt, w, **_taken(update, extra))
             w = optax.apply_updates(w, updates)
-        model = Stateful(w, state) if isinstance(s.w, Stateful) else w
+        model = Stateful(w, at.state) if isinstance(s.w, Stateful) else w
         new = Iterate(model, check.arrays(opt))
         check.same_state(s, new)
         return new
 
-
-def _trained(model: Params | Stateful) -> Params:
-    """w, of a model with or without a state."""
-    return model.w if isinstance(model, Stateful) else model
-
-
-def _with(model: Params | Stateful, w: Params) -> Params | Stateful:
-    return model._replace(w=w) if isinstance(model, Stateful) else w
+    def _mixed_vjp(self, s: Iterate, lam: Hyper, S_t: Context) -> Product:
+        objective = lambda model, lam: self._objective(model, lam, S_t)
+        follow = lambda slope, s, lam: self._follow(slope, s, lam, S_t)
+        return mixed_vjp(objective, follow, s, lam)
 
 
 def _taken(update: Callable, extra: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Callable
 
+import jax
+
 from .._errors import check
-from .._types import Context, Hyper, Params, State, Time
+from .._types import Context, Hyper, Params, Product, State, Time
 from .base import AbstractDynamics, Equilibrium
 
 
@@ -57,8 +59,14 @@ class Prepared(AbstractDynamics):
     def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
         return self.xi.settle(s, self._prepared(lam, S), S, t)
 
+    def advance_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
+        return self._pulled(lam, S, lambda mu: self.xi.advance_vjp(s, mu, S, t))
+
+    def settle_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
+        return self._pulled(lam, S, lambda mu: self.xi.settle_vjp(s, mu, S, t))
+
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
-        x, residual, read, tags = self.xi.equilibrium(s, self._prepared(lam, S), S, t)
+        x, residual, read, tags, _ = self.xi.equilibrium(s, self._prepared(lam, S), S, t)
         return Equilibrium(x, lambda x, lam: residual(x, self._prepared(lam, S)), read, tags)
 
     def at(self, w: Params) -> "Prepared":
@@ -66,3 +74,14 @@ class Prepared(AbstractDynamics):
 
     def _prepared(self, lam: Hyper, S: Context) -> Hyper:
         return check.floating(self.prepare(lam, S), "prepare(lam, S)")
+
+    def _pulled(self, lam: Hyper, S: Context, linearise: Callable[[Hyper], Product]) -> Product:
+        """From mu back to lam."""
+        mu, pull_mu = jax.vjp(lambda lam: self._prepared(lam, S), lam)
+        product = linearise(mu)
+
+        def pull(alpha):
+            alpha, mu_bar = product(alpha)
+            return alpha, pull_mu(mu_bar)[0]
+
+        return pull

@@ -1,5 +1,6 @@
 """What is said about arguments: of rules, inner algorithms and hypergradients."""
 
+import itertools
 import operator
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,18 @@ def positive(value: Any, name: str, remedy: str) -> None:
         raise TypeError(f"{name} must be a Python float, got {value!r}: {remedy}.")
     if not value > 0:
         raise ValueError(f"{name} must be positive, got {value!r}: {remedy}.")
+
+
+def segments(value: Any) -> None:
+    """The steps in a segment, or in a segment of each level, the outermost first."""
+    levels = value if isinstance(value, tuple) else (value,)
+    for c in levels:
+        integer(c, "segment", "give the steps in a segment, or a tuple of them as in (100, 10)")
+    if not levels or any(c <= d for c, d in itertools.pairwise(levels)):
+        raise ValueError(
+            f"segment must have a level, and each level shorter segments than the one before, got "
+            f"{value!r}: give the outermost first, as in segment=(100, 10)."
+        )
 
 
 def horizon(T: Any) -> int:

@@ -1,5 +1,6 @@
 """What is said about `replay`: its source of batches, its tape, a step that diverges."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,18 +79,13 @@ def segment(value: int, name: str, n: int) -> None:
         )
 
 
-def levels(value: Any) -> tuple[int, int | None]:
-    """A segment's steps, and those of the segments inside it."""
-    parts = value if isinstance(value, tuple) else (value,)
-    if len(parts) not in (1, 2):
-        raise ValueError(
-            f"segment must be a number of steps or a pair of them, got {value!r}: give "
-            "segment=(1000, 32) for segments of 32 steps inside those of 1000."
-        )
-    outer, *inner = (check.integer(c, "segment", "give the steps in a segment") for c in parts)
-    if inner:
-        segment(inner[0], "the outer segment", outer)
-    return outer, inner[0] if inner else None
+def levels(value: Any) -> tuple[int, ...]:
+    """A segment's steps, those of the segments inside it, and so on."""
+    parts = value if isinstance(value, tuple) and value else (value,)
+    lengths = tuple(check.integer(c, "segment", "give the steps in a segment") for c in parts)
+    for outer, inner in itertools.pairwise(lengths):
+        segment(inner, "the outer segment", outer)
+    return lengths
 
 
 def depth(K: int, T: int) -> None:

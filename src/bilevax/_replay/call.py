@@ -36,7 +36,7 @@ class Problem:
     T: int
     K: int | None
     segment: int
-    inner: int | None
+    inner: tuple[int, ...]
     source: Source
     has_aux: bool
     progress: bool | None
@@ -147,7 +147,7 @@ class Call:
 
     def _fingerprint(self, s: State, checksum: str) -> dict[str, Any]:
         p = self._problem
-        settings = {"T": p.T, "K": p.K, "segment": [p.segment, p.inner], "batches": checksum}
+        settings = {"T": p.T, "K": p.K, "segment": [p.segment, *p.inner], "batches": checksum}
         return settings | fingerprint(self._parts(s), p.has_aux, p.inner, self._places)
 
     def _estimate(self) -> Estimate:

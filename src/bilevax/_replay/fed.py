@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import PyTree
 
 from .._dynamics import AbstractDynamics
-from .._types import Context, Hyper, Params, State, Time
+from .._types import Context, Hyper, Params, Product, State, Time
 
 
 class Seen(NamedTuple):
@@ -29,9 +29,11 @@ class Fed(AbstractDynamics):
         return self.xi.start(lam, S.S)
 
     def advance(self, s: State, lam: Hyper, S: Seen, t: Time) -> State:
-        of_t = lambda a: lax.dynamic_index_in_dim(a, t - S.t, keepdims=False)
-        batch, mu = jax.tree.map(of_t, S.batches), self.xi.mu(lam, S.S)
-        return self.xi.loop().advance(s, mu, batch, t)
+        return self.xi.loop().advance(s, self.xi.mu(lam, S.S), _batch(S, t), t)
+
+    def advance_vjp(self, s: State, lam: Hyper, S: Seen, t: Time) -> Product:
+        """As xi says, of a loop: there mu is lam."""
+        return self.xi.advance_vjp(s, lam, _batch(S, t), t)
 
     def read(self, s: State) -> Params:
         return self.xi.read(s)
@@ -41,3 +43,8 @@ class Fed(AbstractDynamics):
 
     def loop(self) -> "Fed":
         return Fed(self.xi.loop())
+
+
+def _batch(S: Seen, t: Time) -> PyTree:
+    of_t = lambda a: lax.dynamic_index_in_dim(a, t - S.t, keepdims=False)
+    return jax.tree.map(of_t, S.batches)

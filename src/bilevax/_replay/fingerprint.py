@@ -13,7 +13,9 @@ from .._outer.fingerprint import digest, trace
 from .programs import Places, ahead, behind, finish, turn
 
 
-def fingerprint(parts: tuple, has_aux: bool, inner: int | None, places: Places) -> dict[str, Any]:
+def fingerprint(
+    parts: tuple, has_aux: bool, inner: tuple[int, ...], places: Places
+) -> dict[str, Any]:
     """Of f, xi, lam, what the start sees, mu and s_0: values by their bits, functions by programs.
 
     The tape holds pieces of arrays, so where they lie is part of it.

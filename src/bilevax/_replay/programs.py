@@ -17,7 +17,6 @@ from .._loop import (
     in_segments,
     read_vjp,
     start_vjp,
-    there_and_back,
     unroll,
 )
 from .._outer.devices import constrained
@@ -96,14 +95,10 @@ def turn(
 
 @weak_jit
 def behind(
-    xi: Fed, mu: Hyper, X: Seen, s: State, at: Back, n: int, inner: int | None, places: Places
+    xi: Fed, mu: Hyper, X: Seen, s: State, at: Back, n: int, inner: tuple[int, ...], places: Places
 ) -> Back:
     """From behind a segment, which begins with s, to before it (Eq. 6)."""
-    loop = xi.loop()
-    if inner is None:
-        way = there_and_back(loop, mu, X, s, X.t, n)[1]
-    else:
-        way = in_segments(loop, mu, X, s, X.t, n, min(inner, n))[1]  # pyright: ignore
+    way = in_segments(xi.loop(), mu, X, s, X.t, n, inner)[1]
     return _placed(way(at), places)
 
 

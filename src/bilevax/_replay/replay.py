@@ -21,7 +21,7 @@ def replay(
     *,
     T: int,
     batches: Any,
-    segment: int | tuple[int, int],
+    segment: int | tuple[int, ...],
     K: int | None = None,
     store: Store | None = None,
     has_aux: bool = False,
@@ -42,9 +42,9 @@ def replay(
     - `batches`: anything that gives the batch of step t as batches[t], a pytree of arrays, and
         gives it again on the way back: a list, an array, a `numpy.memmap`, a data set of Grain or
         PyTorch. A thread reads ahead.
-    - `segment`: how many steps a segment has. The device holds the states of one segment. A pair
-        (1000, 32) is for segments of 32 inside those of 1000: it holds 1000/32 + 32 states, for
-        one more forward pass.
+    - `segment`: how many steps a segment has. The device holds the states of one segment. With
+        (1000, 32) there are segments of 32 inside those of 1000, and it holds 1000/32 + 32, for
+        one more forward pass; and so on.
     - `K`: go back over the last K steps only, as `Reverse(K)`; no other state is kept.
     - `store`: where to keep states: `Store("tape", host=8e9)`. With a folder, a call that was
         killed goes on where it was when the same call is made again. Default: host memory only.
@@ -71,11 +71,11 @@ def replay(
     T = base.horizon(T)
     if K is not None:
         check.depth(base.integer(K, "K", "give the number of last steps"), T)
-    outer, inner = check.levels(segment)
+    outer, *inner = check.levels(segment)
     check.segment(outer, *(("T", T) if K is None else ("K", K)))
     store = Store() if store is None else store
     base.instance(store, Store, "store", 'a store, as in bx.Store("tape")')
-    problem = Problem(f, Fed(xi), T, K, outer, inner, Source(batches, T), has_aux, progress)
+    problem = Problem(f, Fed(xi), T, K, outer, tuple(inner), Source(batches, T), has_aux, progress)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
         lam, S = base.floating(lam, "lam"), base.context(S)

@@ -31,6 +31,17 @@ HASCOET = """@inproceedings{hascoet2006enabling,
     year = {2006},
 }"""
 
+GRIEWANK = """@article{griewank1992achieving,
+    title = {Achieving Logarithmic Growth of Temporal and Spatial Complexity in Reverse
+             Automatic Differentiation},
+    author = {Griewank, Andreas},
+    journal = {Optimization Methods and Software},
+    volume = {1},
+    number = {1},
+    pages = {35--54},
+    year = {1992},
+}"""
+
 PEDREGOSA = """@inproceedings{pedregosa2016hyperparameter,
     title = {Hyperparameter Optimization with Approximate Gradient},
     author = {Pedregosa, Fabian},
@@ -81,7 +92,9 @@ def citation(rule: AbstractRule) -> str:
 def _entries(rule: AbstractRule) -> list[str]:
     if isinstance(rule, Reverse):
         exact = [] if rule.K else [FRANCESCHI]
-        return [SHABAN, *exact, *([HASCOET] if rule.segment else [])]
+        again = [HASCOET] if rule.segment else []
+        nested = [GRIEWANK] if isinstance(rule.segment, tuple) else []
+        return [SHABAN, *exact, *again, *nested]
     own = {
         Forward: [FRANCESCHI],
         Implicit: [PEDREGOSA],

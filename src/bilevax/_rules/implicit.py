@@ -68,7 +68,8 @@ class Implicit(AbstractRule):
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         s = solved(xi, lam, S, T)
-        x, residual, read, tags = xi.equilibrium(s, lam, S, jnp.asarray(T - 1, jnp.int32))
+        equation = xi.equilibrium(s, lam, S, jnp.asarray(T - 1, jnp.int32))
+        x, _, read, tags, _ = equation
         if not tags and isinstance(self.solver, (lx.CG, lx.Cholesky)):
             outcome.needs_symmetry(self.solver)
         pull_read = jax.vjp(lambda x: tree.inexact(read(x)), x)[1]
@@ -76,7 +77,7 @@ class Implicit(AbstractRule):
         def pull(alpha: Params):
             # lineax takes a direction for singular when its curvature is below 100 eps M, an
             # absolute number that flat but regular problems are below: solve with large * A.
-            at_end, pull_residual = jax.vjp(residual, x, lam)
+            at_end, pull_residual = equation.vjp(lam)
             wide = lambda u: optax.tree.cast(u, tree.widest(x))  # lineax wants one dtype
             large = 1 / float(jnp.finfo(tree.widest(x)).eps)
             back = lambda u: pull_residual(optax.tree.cast_like(u, x))

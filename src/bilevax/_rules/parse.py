@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from typing import Any
 
 from .._errors import check
 from .adaptive import AdaptiveReverse
@@ -24,7 +25,8 @@ def parse_rule(text: str) -> AbstractRule:
 
     **Arguments:**
 
-    - `text`: as in Python, with plain numbers, as in `"Reverse(K=5)"`, `"Krylov(2, 4)"`.
+    - `text`: as in Python, with plain numbers, as in `"Reverse(K=5)"`, `"Krylov(2, 4)"`,
+        `"Reverse(segment=(100, 10))"`.
 
     **Returns:**
 
@@ -52,14 +54,16 @@ def _call(text: str) -> tuple[str, list, dict]:
         if isinstance(node, ast.Name):
             return node.id, [], {}
         assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        named = {k.arg: _number(k.value) for k in node.keywords if k.arg is not None}
+        named = {k.arg: _value(k.value) for k in node.keywords if k.arg is not None}
         assert len(named) == len(node.keywords)
-        return node.func.id, [_number(value) for value in node.args], named
+        return node.func.id, [_value(value) for value in node.args], named
     except (AssertionError, SyntaxError, ValueError, MemoryError, RecursionError):
         check.unreadable_rule(text)
 
 
-def _number(node: ast.expr) -> int | float | None:
+def _value(node: ast.expr) -> Any:
+    """A number, or a tuple of them."""
     value = ast.literal_eval(node)
-    assert value is None or type(value) in (int, float)
+    numbers = value if isinstance(value, tuple) else (value,)
+    assert value is None or all(type(x) in (int, float) for x in numbers)
     return value

@@ -5,7 +5,7 @@ import optax
 
 from .._dynamics import AbstractDynamics
 from .._errors import check
-from .._loop import Back, Way, in_segments, read_vjp, start_vjp, there_and_back, unroll
+from .._loop import Back, Way, in_segments, read_vjp, start_vjp, unroll
 from .._types import AuditedPull, Context, Hyper, Params, Policy, Pull, State
 from .base import AbstractRule, Channel
 
@@ -15,17 +15,20 @@ class Reverse(AbstractRule):
 
     It keeps iterates, no activations: each step is linearised again on the way back.
     In memory there are T states, K with truncation, and with segments of c steps only
-    T/c + c (K/c + c).
+    T/c + c (K/c + c); with segments of c steps in segments of b, T/b + b/c + c.
 
     **Arguments:**
 
     - `K`: how many steps to go back; the result is exactly h_{T-K}, the last K terms
         and never B_0. Default: all T steps, and B_0.
     - `segment`: keep one iterate in `segment` and recompute the others, for about one
-        more forward pass. The square root of the depth needs the least memory.
+        more forward pass. The square root of the depth needs the least memory. A tuple makes
+        segments of segments, the outermost first, for one more forward pass each: for T = 1000,
+        `segment=(100, 10)` keeps 30 iterates.
     - `policy`: what a step keeps in addition to its iterate, so that less is computed again: one of
         `jax.checkpoint_policies`. `dots_saveable` keeps products, `everything_saveable` all of it,
-        which is the fastest and takes the most memory. Default: nothing.
+        which is the fastest and takes the most memory. Default: nothing. JAX differentiates the
+        loop then, by reverse mode also where `Descent` is `symmetric`.
 
     !!! example
 
@@ -39,14 +42,14 @@ class Reverse(AbstractRule):
     """
 
     K: int | None = eqx.field(default=None, static=True)
-    segment: int | None = eqx.field(default=None, static=True)
+    segment: int | tuple[int, ...] | None = eqx.field(default=None, static=True)
     policy: Policy | None = eqx.field(default=None, static=True)
 
     def __check_init__(self):
         if self.K is not None:
             check.integer(self.K, "K", "give the number of last steps, or leave K out for all")
         if self.segment is not None:
-            check.integer(self.segment, "segment", "give the steps in a segment")
+            check.segments(self.segment)
         if self.policy is not None:
             check.function(self.policy, "policy", "one of jax.checkpoint_policies")
 
@@ -83,9 +86,9 @@ class Reverse(AbstractRule):
 
     def _way(self, xi, lam, S, s, t: int, n: int) -> tuple[State, Way]:
         """n steps from s_t, and the way back over them."""
-        if self.segment is None or n == 0:
-            return there_and_back(xi, lam, S, s, t, n, self.policy)
-        return in_segments(xi, lam, S, s, t, n, min(self.segment, n), self.policy)[:2]
+        c = () if self.segment is None else self.segment
+        lengths = c if isinstance(c, tuple) else (c,)
+        return in_segments(xi, lam, S, s, t, n, lengths, self.policy)[:2]
 
     def sees(self) -> Channel:
         every = Channel.START | Channel.STEP | Channel.EACH

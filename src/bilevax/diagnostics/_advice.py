@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._errors.mixed import not_symmetric
+
 if TYPE_CHECKING:
     from ._diagnosis import Diagnosis
 
@@ -24,9 +26,14 @@ def advise(d: Diagnosis) -> list[str]:
     if d.h_norm == 0:
         return ["The hypergradient is exactly zero here: nothing can be said about rules."]
     return [
-        *_unstable(d), *_start(d), *_depth(d), *_leaves(d), *_interference(d), *_direction(d),
-        *_implicit(d), *_theory(d),
+        *_claim(d), *_unstable(d), *_start(d), *_depth(d), *_leaves(d), *_interference(d),
+        *_direction(d), *_implicit(d), *_theory(d),
     ]  # fmt: skip
+
+
+def _claim(d: Diagnosis) -> list[str]:
+    """All numbers are those of wrong products then."""
+    return [] if d.asymmetry is None else [not_symmetric(d.asymmetry)]
 
 
 def _unstable(d: Diagnosis) -> list[str]:

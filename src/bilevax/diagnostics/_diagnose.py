@@ -16,6 +16,7 @@ from .._types import Context, Hyper, Objective
 from .._visible import entrances
 from ._diagnosis import Diagnosis, Theory
 from ._measure import measure, residual
+from ._symmetry import asymmetry
 
 
 def diagnose(
@@ -63,7 +64,8 @@ def diagnose(
     fails = optimum_fails(xi, lam, S)
     found = measure(f, xi, lam, S, jnp.asarray(K, jnp.int32), T, lanczos, fails is None)
     outcome.finite(None, ~found.finite[None], [outcome.diverged(T)])
-    return _conclude(jax.tree.map(np.asarray, found), K, xi, lam, S, fails)
+    found = jax.tree.map(np.asarray, found)
+    return _conclude(found, K, xi, lam, S, fails, asymmetry(xi, lam, S, T))
 
 
 def optimum_fails(xi: AbstractDynamics, lam: Hyper, S: Context) -> str | None:
@@ -78,8 +80,9 @@ def optimum_fails(xi: AbstractDynamics, lam: Hyper, S: Context) -> str | None:
 
 
 def _conclude(
-    n: Any, K: np.ndarray, xi: AbstractDynamics, lam: Hyper, S: Context, fails: str | None
-) -> Diagnosis:
+    n: Any, K: np.ndarray, xi: AbstractDynamics, lam: Hyper, S: Context,
+    fails: str | None, asymmetry: float | None,
+) -> Diagnosis:  # fmt: skip
     """From a `Measured` with numpy's arrays."""
     names = [check.name_of("lam", path) for path, _ in jax.tree_util.tree_leaves_with_path(lam)]
     return Diagnosis(
@@ -95,6 +98,7 @@ def _conclude(
         optimum_fails=fails,
         theory=None if n.spectra is None else _theory(n.spectra, tree.size(lam)),
         only_start=_only_start(xi, lam, S, names),
+        asymmetry=asymmetry,
     )
 
 

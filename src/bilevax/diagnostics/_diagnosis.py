@@ -83,6 +83,9 @@ class Diagnosis:
     theory: Theory | None
     only_start: list[str]
     """Leaves of lam that enter through the initialisation alone."""
+    asymmetry: float | None
+    """How far from symmetric the second derivatives of g are, where `Descent(symmetric=True)` is
+    wrong about them; else None."""
 
     @property
     def contraction(self) -> float:

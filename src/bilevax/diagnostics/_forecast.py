@@ -107,18 +107,26 @@ def _row(rule: AbstractRule, cost: Cost, forward: Cost, memory: float | None) ->
 
 def _fitting(
     program: Callable[[AbstractRule], Program], T: int, memory: float
-) -> tuple[int, int | None]:
+) -> tuple[int, int | tuple[int, ...] | None]:
     """The largest K that fits, and the segment that makes all of Reverse() fit if it does not."""
     bytes_of = lambda rule: program(rule).bytes
     K = largest(lambda K: bytes_of(Reverse(K=K)), T, memory)
-    c = _root(T)
-    helps = bytes_of(Reverse()) > memory >= bytes_of(Reverse(segment=c))
-    return K, c if helps else None
+    if bytes_of(Reverse()) <= memory:
+        return K, None
+    fits = lambda c: bytes_of(Reverse(segment=c)) <= memory
+    return K, next((c for c in (_root(T), *_nested(T)) if fits(c)), None)
 
 
 def _root(T: int) -> int:
     """The square root of T, rounded up: the segment that takes the least memory."""
     return math.isqrt(T - 1) + 1
+
+
+def _nested(T: int) -> list[tuple[int, ...]]:
+    """Two levels, and three, that take the least memory: powers of a root of T."""
+    roots = {levels: max(math.ceil(T ** (1 / (levels + 1)) - 1e-9), 2) for levels in (2, 3)}
+    out = [tuple(c**i for i in range(n, 0, -1)) for n, c in roots.items()]
+    return [lengths for lengths in out if lengths[0] < T]
 
 
 def _usual(T: int) -> list[AbstractRule]:

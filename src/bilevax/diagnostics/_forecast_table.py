@@ -58,7 +58,7 @@ class Forecast:
     """The budget, in bytes."""
     largest_K: int | None
     """The largest K for which Reverse(K) fits, 0 if none does; None without a budget."""
-    segment: int | None
+    segment: int | tuple[int, ...] | None
     """c, where Reverse(segment=c) fits the budget and Reverse() does not; else None."""
 
     @property

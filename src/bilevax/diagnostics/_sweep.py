@@ -62,7 +62,7 @@ def sweep(
     """Eq. 6 over all steps; the depths are sorted."""
     c = math.isqrt(T - 1) + 1
     first = xi.start(lam, S)
-    end, way, starts = in_segments(xi, lam, S, first, 0, T, c, visit=_gather(T, depths))
+    end, way, starts = in_segments(xi, lam, S, first, 0, T, (c,), visit=_gather(T, depths))
     w, pull_read = read_vjp(xi, end)
     smooth, rest = eqx.partition(w, eqx.is_inexact_array)
     value = lambda smooth, lam: check.scalar(f(eqx.combine(smooth, rest), lam, S), "f")

@@ -13,8 +13,8 @@ from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
 from ..._errors import check
 from ..._errors.say import say_if_missed
-from ..._loop import Back, Product, back, read_vjp
-from ..._types import Context, Hyper, Params, Pull
+from ..._loop import Back, back, read_vjp
+from ..._types import Context, Hyper, Params, Product, Pull
 from ..base import AbstractRule, Channel
 from .arnoldi import Space, extend, no_swing, powers
 from .error import estimate_error, gather, no_evidence, side_weights, widen

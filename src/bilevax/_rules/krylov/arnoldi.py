@@ -23,8 +23,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
-from ..._loop import Product
-from ..._types import Hyper
+from ..._types import Hyper, Product
 
 GROWTH = math.e
 """How much |A^i a| may exceed the powers that are known exactly. A frozen Jacobian with one

@@ -22,7 +22,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from ... import _tree as tree
-from ..._loop import Product
+from ..._types import Product
 from .arnoldi import Space
 
 UNCERTAIN = 1 / 3

@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._loop import Product, capture, forward, start_vjp, step_vjp
-from ..._types import Context, Hyper, State, Time
+from ..._loop import capture, forward, start_vjp, step_vjp
+from ..._types import Context, Hyper, Product, State, Time
 from .rule import layout
 
 HEAD = 8

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._loop import Product, step_vjp
-from ..._types import Context, Hyper, State, Time
+from ..._loop import step_vjp
+from ..._types import Context, Hyper, Product, State, Time
 from .arnoldi import Powers, Space, Swing, begin, no_swing, powers, ritz
 from .swing import direction, measured, middle
 
