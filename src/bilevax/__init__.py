@@ -48,6 +48,8 @@ from ._outer.minimize import minimize as minimize
 from ._outer.progress import Progress as Progress
 from ._outer.step_size import inverse_sqrt_schedule as inverse_sqrt_schedule
 from ._outer.step_size import scale_first_update as scale_first_update
+from ._replay.replay import replay as replay
+from ._replay.store import Store as Store
 from ._rules.adaptive import AdaptiveReverse as AdaptiveReverse
 from ._rules.base import AbstractRule as AbstractRule
 from ._rules.citation import citation as citation

@@ -107,7 +107,7 @@ def estimate(
     one that must be finite: the other is compared with it.
     """
     w, pull = apply(rule.vjp if exact is None else partial(rule.audited, exact), xi, lam, S, T)
-    (value, aux), (alpha, direct) = _gradient(f, w, lam, S, has_aux)
+    (value, aux), (alpha, direct) = gradient(f, w, lam, S, has_aux)
     indirect, report, *more = pull(alpha)
     h, *h_exact = (optax.tree.add(direct, part) for part in (indirect, *more))
     bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, *(h_exact or [h]))]
@@ -116,7 +116,7 @@ def estimate(
     return out, jnp.stack([*bad, blank]), h_exact[0] if h_exact else None
 
 
-def _gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):
+def gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):
     """((f, aux), (grad_w f, grad_lam f)); what is not a number in w is only read."""
     smooth, rest = eqx.partition(w, eqx.is_inexact_array)
 

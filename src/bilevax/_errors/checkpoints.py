@@ -49,24 +49,32 @@ def directory(value: Any) -> None:
 
 def same_run(directory: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
     """Compare two fingerprints."""
+    found = differences(then, now)
+    if found:
+        raise CheckpointMismatchError(
+            f"the checkpoint directory {directory} holds another run: {found}. Give "
+            "another directory to begin a new run, or the settings of that run to go on with it."
+        )
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
+    """In words, how two fingerprints differ; nothing if they do not."""
     differ = [name for name in now if name != "versions" and then.get(name) != now[name]]
     if not differ:
-        return
+        return ""
     if len(differ) > 1 and "program" in differ:  # it differs because of the others
         differ.remove("program")
     parts = [_difference(name, then.get(name), now[name]) for name in differ]
     was, is_ = then.get("versions", {}), now["versions"]
     parts += [f"{name} is {is_[name]}, was {was.get(name)}" for name in is_ if was != is_]
-    raise CheckpointMismatchError(
-        f"the checkpoint directory {directory} holds another run: {'; '.join(parts)}. Give "
-        "another directory to begin a new run, or the settings of that run to go on with it."
-    )
+    return "; ".join(parts)
 
 
 _DIFFERENCES = {
     "key": "key has another value",
     "lam": "lam begins with other values",
     "S": "S has other values",
+    "batches": "batches begins with other ones",
     "first context": "contexts begins with another item (give the iterator from its beginning)",
     "optimizer": "optimizer computes something else (another constant in it is enough)",
     "program": "f, xi or contexts computes something else (another constant in it is enough)",
@@ -82,7 +90,7 @@ def _difference(name: str, then: Any, now: Any) -> str:
 
 def damaged(path: Path, why: Any) -> None:
     warn(
-        f"the checkpoint {path} is damaged ({_first_line(why)}): it gets a name that begins with "
+        f"the checkpoint {path} is damaged ({first_line(why)}): it gets a name that begins with "
         "damaged, and the one before it is used.",
         CheckpointWarning,
     )
@@ -94,13 +102,13 @@ def other_digest() -> NoReturn:
 
 def not_saved(directory: Path, step: int, why: Exception) -> None:
     warn(
-        f"hyper-iteration {step} could not be saved in {directory} ({_first_line(why)}): the run "
+        f"hyper-iteration {step} could not be saved in {directory} ({first_line(why)}): the run "
         "goes on, and tries again at the next checkpoint.",
         CheckpointWarning,
     )
 
 
-def _first_line(why: Any) -> str:
+def first_line(why: Any) -> str:
     return str(why).strip().split("\n")[0][:200]
 
 

@@ -32,12 +32,14 @@ def at_once(bad: Bool[Array, " n"]) -> Any:
 
 
 def diverged(T: int) -> str:
-    return (
-        f"the inner loop diverged: w_T is not finite after T = {T} steps. The likely "
-        "cause is an inner step size that is too large (gradient descent needs a learning "
-        "rate below 2 / the largest curvature of g): lower it, or clip the gradient; else "
-        "look for nan in S, lam or init."
-    )
+    return f"the inner loop diverged: w_T is not finite after T = {T} steps. {CAUSE_OF_DIVERGENCE}"
+
+
+CAUSE_OF_DIVERGENCE = (
+    "The likely cause is an inner step size that is too large (gradient descent needs a learning "
+    "rate below 2 / the largest curvature of g): lower it, or clip the gradient; else "
+    "look for nan in S, lam or init."
+)
 
 
 BAD_VALUE = (

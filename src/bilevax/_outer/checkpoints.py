@@ -102,11 +102,7 @@ class Store:
         arrays = {name: on_host(a) for name, a in arrays.items()}  # all processes give their part
         if jax.process_index() > 0:
             return
-        types = {name: a.dtype.name for name, a in arrays.items() if a.dtype.kind == "V"}
-        note = json.dumps(about | {"types": types})  # numpy has no name for bfloat16
-        arrays["about"] = np.frombuffer(note.encode(), np.uint8)
-        with atomic_write(self._path(step)) as file:
-            np.savez(file, **arrays, digest=_digest(arrays))
+        write(self._path(step), arrays, about)
         for old in self._steps()[: -self._keep]:
             self._path(old).unlink()
 
@@ -115,7 +111,7 @@ class Store:
         found, damaged = None, []
         while found is None and (left := [s for s in self._steps() if s not in damaged]):
             try:
-                found = _read(self._path(left[-1]))
+                found = read(self._path(left[-1]))
             except Exception as error:  # whatever numpy says of a damaged file
                 check.damaged(self._path(left[-1]), error)
                 damaged.append(left[-1])
@@ -135,7 +131,17 @@ class Store:
         return sorted(int(name[1]) for name in names if name)
 
 
-def _read(path: Path) -> Saved:
+def write(path: Path, arrays: Arrays, about: dict[str, Any]) -> None:
+    """Arrays of numpy and a note, whole or not at all."""
+    types = {name: a.dtype.name for name, a in arrays.items() if a.dtype.kind == "V"}
+    note = json.dumps(about | {"types": types})  # numpy has no name for bfloat16
+    arrays = arrays | {"about": np.frombuffer(note.encode(), np.uint8)}
+    with atomic_write(path) as file:
+        np.savez(file, **arrays, digest=_digest(arrays))
+
+
+def read(path: Path) -> Saved:
+    """What `write` wrote, if every bit of it is there."""
     with open(path, "rb") as file, np.load(file) as members:
         arrays = {name: members[name] for name in members.files}
     if not np.array_equal(arrays.pop("digest"), _digest(arrays)):

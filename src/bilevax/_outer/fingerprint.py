@@ -47,8 +47,8 @@ def fingerprint(
         "lam": digest(state.lam),
         "S": digest(problem.S),
         "first context": digest(S) if reader and not reader.knows_position else None,
-        "optimizer": digest(state.opt, _trace(_update, problem, state.opt, state.lam)),
-        "program": digest(problem, _trace(hyper_iteration, problem, state, contexts)),
+        "optimizer": digest(state.opt, trace(_update, problem, state.opt, state.lam)),
+        "program": digest(problem, trace(hyper_iteration, problem, state, contexts)),
         "versions": {"jax": jax.__version__, "optax": optax.__version__},
     }
 
@@ -72,7 +72,7 @@ def _update(problem: OuterProblem, opt: PyTree, lam: Hyper) -> PyTree:
         return optax.with_extra_args_support(problem.optimizer).update(lam, opt, lam, **extra)
 
 
-def _trace(fun: Callable[..., PyTree], *args: PyTree) -> core.ClosedJaxpr:
+def trace(fun: Callable[..., PyTree], *args: PyTree) -> core.ClosedJaxpr:
     """The program of fun; arrays in args are its inputs, and everything else is inside."""
     arrays, rest = eqx.partition(args, lambda x: hasattr(x, "shape"))
     forms = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), arrays)
