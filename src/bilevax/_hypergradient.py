@@ -137,8 +137,7 @@ def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:
 
 @weak_jit
 def _checked(f, xi, rule, T, has_aux, lam, S):
-    loss = (lambda *args: check.pair(f(*args))[0]) if has_aux else f
-    require_visible(rule, xi, lam, S, loss)
+    require_visible(rule, xi, lam, S, loss_of(f, has_aux))
     return estimate(f, xi, rule, lam, S, T, has_aux)[:2]
 
 
@@ -231,6 +230,18 @@ def _instantiate(alpha: Any):
     if not jnp.issubdtype(form.dtype, jnp.inexact):
         return None
     return jnp.zeros(form.shape, form.dtype) if isinstance(alpha, SymbolicZero) else alpha
+
+
+class _Loss(eqx.Module):
+    f: Callable[..., Any]
+
+    def __call__(self, w: Params, lam: Hyper, S: Context) -> Any:
+        return check.pair(self.f(w, lam, S))[0]
+
+
+def loss_of(f: Callable[..., Any], has_aux: bool) -> Objective:
+    """f without what else it returns."""
+    return _Loss(f) if has_aux else f
 
 
 def check_problem(f: Objective, xi: AbstractDynamics, rule: AbstractRule) -> None:

@@ -9,13 +9,14 @@ import warnings
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from memory_maps import MAPS, added
 from oracle import assert_close
 
 import bilevax as bx
-from bilevax import _moved, extend
+from bilevax import _moved, extend, problems
 from bilevax._compile import weak_jit
 
 SOURCE = pathlib.Path(bx.__file__).parent
@@ -69,6 +70,33 @@ def test_f_may_return_more_than_its_value():
     assert_close(aux, {"size": jnp.max(want.w)})
     with pytest.raises(TypeError, match="has_aux=True says that f returns a pair"):
         run(plain, has_aux=True)
+
+
+@pytest.mark.parametrize("of", ["minimize", "diagnose", "forecast", "check_gradient"])
+def test_f_with_more_to_say_goes_everywhere(of):
+    p = problems.ridge(T=4)
+    calls = {
+        "minimize": lambda f, **aux: (
+            bx.minimize(
+                f, p.xi, bx.Reverse(), p.lam, T=4, steps=2, S=p.S, optimizer=optax.sgd(0.1), **aux
+            ).history
+        ),
+        "diagnose": lambda f, **aux: bx.diagnose(f, p.xi, p.lam, p.S, T=4, **aux).as_dict(),
+        "forecast": lambda f, **aux: [
+            row.bytes
+            for row in bx.forecast(f, p.xi, p.lam, p.S, T=4, rules=[bx.Reverse(K=1)], **aux).rows
+        ],
+        "check_gradient": lambda f, **aux: (
+            bx.check_gradient(
+                f, p.xi, bx.Reverse(), p.lam, p.S, T=4, key=jax.random.key(0), directions=1, **aux
+            ).slope
+        ),
+    }
+    both = lambda w, lam, S: (p.f(w, lam, S), {"size": jnp.sum(w)})
+    want, got = calls[of](p.f), calls[of](both, has_aux=True)
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+    with pytest.raises(TypeError, match="has_aux=True says that f returns a pair"):
+        calls[of](p.f, has_aux=True)
 
 
 class Halving(bx.AbstractDynamics):

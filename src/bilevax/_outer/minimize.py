@@ -14,7 +14,7 @@ from .._errors import check as base
 from .._errors import outer as check
 from .._errors.checkpoints import CheckpointWarning
 from .._errors.say import said_once
-from .._hypergradient import check_problem
+from .._hypergradient import check_problem, loss_of
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
 from .audits import Audit, Correction, settled
@@ -107,6 +107,7 @@ def minimize(
     progress: bool | None = None,
     log_dir: str | os.PathLike | None = None,
     checkpoint: Checkpoint | str | os.PathLike | None = None,
+    has_aux: bool = False,
     throw: bool = True,
 ) -> Result:
     """Minimise lam -> f(w_T(lam), lam, S), or its mean over contexts S (Eq. 1, Eq. 2).
@@ -147,6 +148,8 @@ def minimize(
     - `log_dir`: write event files for TensorBoard into this folder.
     - `checkpoint`: save the run in this folder, and go on from what is there. For more choices
         give a `Checkpoint(folder, every=100)`.
+    - `has_aux`: whether f returns a pair (scalar, anything else). A run keeps the scalar;
+        `evaluate` is for what else you want to know.
     - `throw`: if False, a run that diverges, or whose solver fails, is returned with its `error`
         instead of raising it: for sweeps over settings.
 
@@ -172,6 +175,7 @@ def minimize(
         (True, (50,))
     """
     check_problem(f, xi, rule)
+    f = loss_of(f, has_aux)
     check.optimizer(optimizer)
     check.mesh(mesh)
     check.one_source(S, contexts)

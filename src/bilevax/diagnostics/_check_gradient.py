@@ -23,7 +23,7 @@ from .._compile import weak_jit
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._errors.mixed import not_symmetric
-from .._hypergradient import hypergradient
+from .._hypergradient import check_problem, hypergradient, loss_of
 from .._loop import solved
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective
@@ -118,6 +118,7 @@ def check_gradient(
     T: int,
     key: Any,
     directions: int = 4,
+    has_aux: bool = False,
 ) -> GradientCheck:
     """Compare the hypergradient of a rule with finite differences along random directions.
 
@@ -130,6 +131,7 @@ def check_gradient(
     - `f`, `xi`, `rule`, `lam`, `S`, `T`: as in `hypergradient`.
     - `key`: for the directions, as in jax.random.key(0).
     - `directions`: how many.
+    - `has_aux`: whether f returns a pair (scalar, anything else).
 
     **Returns:**
 
@@ -148,6 +150,8 @@ def check_gradient(
         >>> exact.error < 0.01, short.error > 0.1
         (True, True)
     """
+    check_problem(f, xi, rule)
+    f = loss_of(f, has_aux)
     check.integer(directions, "directions", "give the number of random directions")
     lam, S = check.floating(lam, "lam"), check.context(S)
     dtype = tree.widest(lam)

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check, diagnostics, outcome
-from .._hypergradient import check_dynamics, check_objective
+from .._hypergradient import check_dynamics, check_objective, loss_of
 from .._types import Context, Hyper, Objective
 from .._visible import entrances
 from ._diagnosis import Diagnosis, Theory
@@ -28,6 +28,7 @@ def diagnose(
     T: int,
     depths: Sequence[int] | None = None,
     lanczos: int = 20,
+    has_aux: bool = False,
 ) -> Diagnosis:
     """What a truncated hypergradient is worth on this problem, and which rule to use.
 
@@ -42,6 +43,7 @@ def diagnose(
         lam; for large problems give a few, as in (1, 2, 5, 10, 20, 50).
     - `lanczos`: how many products to spend on the extreme eigenvalues of a step; 0 leaves the
         spectrum, and with it the bounds, out.
+    - `has_aux`: whether f returns a pair (scalar, anything else).
 
     **Returns:**
 
@@ -58,6 +60,7 @@ def diagnose(
     """
     check_objective(f)
     check_dynamics(xi)
+    f = loss_of(f, has_aux)
     T, lam, S = check.horizon(T), check.floating(lam, "lam"), check.context(S)
     lanczos = check.integer(lanczos, "lanczos", "0 leaves the spectrum out", least=0)
     K = np.arange(1, T + 1) if depths is None else np.asarray(diagnostics.depths(depths, T))

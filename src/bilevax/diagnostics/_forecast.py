@@ -10,7 +10,7 @@ import numpy as np
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check, diagnostics
-from .._hypergradient import _checked, check_problem
+from .._hypergradient import _checked, check_problem, loss_of
 from .._loop import solved
 from .._rules.base import AbstractRule
 from .._rules.implicit import Neumann
@@ -31,6 +31,7 @@ def forecast(
     T: int,
     rules: Sequence[AbstractRule] | None = None,
     memory: float | None = None,
+    has_aux: bool = False,
 ) -> Forecast:
     """Bytes and operations of each rule, without running any; and what fits.
 
@@ -48,6 +49,7 @@ def forecast(
         checkpointed and truncated reverse mode, `Krylov`, `Neumann`; each compiles for seconds.
     - `memory`: a budget in bytes, without `lam` and `S`. With it the forecast says which rules
         fit, and the largest K for which `Reverse(K)` does, for about six more compilations.
+    - `has_aux`: whether f returns a pair (scalar, anything else).
 
     **Returns:**
 
@@ -68,6 +70,7 @@ def forecast(
     rules = _usual(T) if usual else diagnostics.rules(rules)
     for rule in rules:
         check_problem(f, xi, rule)
+    f = loss_of(f, has_aux)
     if memory is not None:
         check.positive(memory, "memory", "give the number of bytes, as in memory=8e9")
     _require_floating(lam)
