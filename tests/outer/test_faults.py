@@ -7,6 +7,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
+import time
 import warnings
 
 import equinox as eqx
@@ -19,6 +21,7 @@ from running import ADAM, RULE, P, equal, files, run, same, saved_run
 
 import bilevax as bx
 from bilevax import _files
+from bilevax._outer.lock import locked
 
 
 def contexts(bad=None):
@@ -208,6 +211,31 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
         finally:
             other.kill()
     assert saved_run(tmp_path, 8).step == 8
+
+
+def test_of_many_threads_one_gets_in(tmp_path):
+    inside, refused, start = [], [], threading.Barrier(8)
+
+    def enter():
+        start.wait()
+        try:
+            with locked(tmp_path):
+                inside.append(1)
+                end.wait(60)
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    end = threading.Event()
+    threads = [threading.Thread(target=enter) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    while len(refused) < 7 and any(thread.is_alive() for thread in threads):
+        time.sleep(0.01)
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert len(inside) == 1
+    assert all("is in use by this process" in text for text in refused) and len(refused) == 7
 
 
 def test_a_second_run_of_this_process_is_refused(tmp_path):

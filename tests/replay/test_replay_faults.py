@@ -2,6 +2,7 @@
 
 import subprocess
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -35,6 +36,63 @@ class Short:
         return BATCHES[:-1][t]
 
 
+class Ending:
+    """As an iterator would end."""
+
+    def __getitem__(self, t):
+        if t == 3:
+            raise StopIteration
+        return BATCHES[t]
+
+
+class OneBuffer:
+    """Fills the same arrays for every t."""
+
+    def __init__(self):
+        self.item = jax.tree.map(np.empty_like, BATCHES[0])
+
+    def __getitem__(self, t):
+        jax.tree.map(np.copyto, self.item, BATCHES[t])
+        return self.item
+
+
+@jax.tree_util.register_pytree_node_class
+class Pair:
+    """A container that does not know when it is equal to another."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __iter__(self):
+        return iter(self.parts)
+
+    def tree_flatten(self):
+        return self.parts, None
+
+    @classmethod
+    def tree_unflatten(cls, _, parts):
+        return cls(*parts)
+
+
+@pytest.mark.parametrize("batches", [OneBuffer(), [Pair(*b) for b in BATCHES]], ids=["one", "own"])
+def test_unusual_sources(batches):
+    assert same_bits(replayed(batches=batches, store=bx.Store(host=np.inf)), replayed())
+
+
+def test_a_key_that_a_source_misses_is_its_own_affair():
+    class Wrong:
+        def __getitem__(self, t):
+            return {"x": 1.0}["label"]
+
+    with pytest.raises(KeyError, match="label"):
+        replayed(batches=Wrong())
+
+
+def test_inside_a_transformation_it_is_refused():
+    with pytest.raises(TypeError, match="cannot be called inside jax.jit, jax.grad or jax.vmap"):
+        jax.jit(lambda scale: replayed(lam={**LAM, "direct": scale}))(1.0)
+
+
 BAD = {
     r"batches has 16 items, but the T = 17": dict(batches=BATCHES[:-1]),
     r"batches has no item 16 \(IndexError": dict(batches=Short()),
@@ -51,7 +109,12 @@ BAD = {
     ),
     r"segment = 18 is more than T = 17 steps": dict(segment=18),
     r"segment = 6 is more than K = 5 steps": dict(segment=6, K=5),
-    r"segment = 6 is more than the outer segment = 5": dict(segment=(5, 6)),
+    r"each level shorter segments than the one before, got \(5, 6\)": dict(segment=(5, 6)),
+    r"segment must have a level": dict(segment=()),
+    r"batches has no item 3 \(StopIteration": dict(batches=Ending()),
+    r"\[0\] must be an array of numbers, got dtype \[\('a'": dict(
+        batches=[(np.zeros(4, [("a", int)]),)] * T
+    ),
     r"K = 18 steps back are asked for": dict(K=18),
     r"host must be positive": dict(store=lambda: bx.Store(host=0)),
     r"store must be a store, as in bx.Store": dict(store="tape"),

@@ -40,7 +40,7 @@ class CheckpointWarning(UserWarning):
 
 
 def directory(value: Any) -> None:
-    if not isinstance(value, (str, os.PathLike)):
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise TypeError(
             f"the directory of a checkpoint must be a path, got {value!r}: write "
             'checkpoint="runs/a", or checkpoint=bx.Checkpoint("runs/a", every=100).'
@@ -128,6 +128,6 @@ def earlier_version(directory: Path) -> NoReturn:
 
 def in_use(directory: Path, owner: str) -> NoReturn:
     raise RuntimeError(
-        f"the checkpoint directory {directory} is in use by {owner}: wait until that run has "
+        f"the directory {directory} is in use by {owner}: wait until that run has "
         "ended, or give another directory."
     )

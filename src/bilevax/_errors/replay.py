@@ -1,12 +1,14 @@
 """What is said about `replay`: its source of batches, its tape, a step that diverges."""
 
-import itertools
+import operator
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
+import jax.core
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -21,8 +23,8 @@ def source(batches: Any, T: int) -> None:
             f"batches must give the batch of step t as batches[t], got a value of type "
             f"{type(batches).__name__}: give a list, an array, or any data set with random access."
         )
-    if hasattr(batches, "__len__") and len(batches) < T:
-        _short(f"batches has {len(batches)} items", T)
+    if (n := operator.length_hint(batches, T)) < T:  # T, where nobody knows
+        _short(f"batches has {n} items", T)
 
 
 @contextmanager
@@ -30,7 +32,9 @@ def short(t: int, T: int) -> Iterator[None]:
     """While batches[t] is read."""
     try:
         yield
-    except (IndexError, KeyError) as error:
+    except (IndexError, KeyError, StopIteration) as error:
+        if isinstance(error, KeyError) and error.args != (t,):
+            raise  # of something else that the source looked up
         _short(f"batches has no item {t} ({type(error).__name__}: {error})", T)
 
 
@@ -42,18 +46,19 @@ def _short(found: str, T: int) -> NoReturn:
 
 
 def batch(t: int, path: Any, leaf: Any) -> np.ndarray:
-    """A leaf of batches[t], in host memory."""
+    """A leaf of batches[t], in host memory; a copy, as a source may use its buffer again."""
     try:
-        a = np.asarray(leaf)
+        a = np.array(leaf)
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(_not_an_array(t, path, first_line(error))) from error
-    if a.dtype.kind in "OSUmM":
+    if not jnp.issubdtype(a.dtype, np.number) and a.dtype != bool:
         raise TypeError(_not_an_array(t, path, f"dtype {a.dtype}"))
     return a
 
 
 def _not_an_array(t: int, path: Any, why: str) -> str:
     name = check.name_of(f"batches[{t}]", path)
+    why = why.rstrip(".")
     return f"{name} must be an array of numbers, got {why}: keep anything else out of a batch."
 
 
@@ -81,11 +86,17 @@ def segment(value: int, name: str, n: int) -> None:
 
 def levels(value: Any) -> tuple[int, ...]:
     """A segment's steps, those of the segments inside it, and so on."""
-    parts = value if isinstance(value, tuple) and value else (value,)
-    lengths = tuple(check.integer(c, "segment", "give the steps in a segment") for c in parts)
-    for outer, inner in itertools.pairwise(lengths):
-        segment(inner, "the outer segment", outer)
-    return lengths
+    check.segments(value)
+    return value if isinstance(value, tuple) else (value,)
+
+
+def concrete(lam: PyTree, S: PyTree) -> None:
+    if any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((lam, S))):
+        raise TypeError(
+            "lam or S is a tracer: the function of bx.replay reads batches from the host, so it "
+            "cannot be called inside jax.jit, jax.grad or jax.vmap; call it outside, or use "
+            "bx.hypergradient."
+        )
 
 
 def depth(K: int, T: int) -> None:
@@ -107,7 +118,8 @@ def too_little_room(room: int, n: int, each: int) -> NoReturn:
 def diverged(t: int, T: int, batch: PyTree) -> NoReturn:
     """Step t made w not finite; its batch may be the cause."""
     leaves = jax.tree_util.tree_leaves_with_path(batch)
-    bad = [p for p, a in leaves if a.dtype.kind in "fc" and not np.isfinite(a).all()]
+    floats = [(p, a) for p, a in leaves if jnp.issubdtype(a.dtype, np.inexact)]
+    bad = [path for path, a in floats if not np.isfinite(a).all()]
     names = ", ".join(check.name_of(f"batches[{t}]", path) for path in bad)
     seen = f"{names} is not finite. " if names else ""
     raise FloatingPointError(
@@ -141,6 +153,7 @@ def writing(directory: Path) -> Iterator[None]:
         why = error.strerror or first_line(error)
         raise OSError(
             error.errno,
-            f"the tape cannot be written in {directory} ({why}): make room or give another "
-            "directory, and call again; what is on the tape stays, and the call goes on from there",
+            f"the tape cannot be written in {directory} ({why}): make room, or give a "
+            "folder that can be written to, and call again; what is on the tape stays, and the "
+            "call goes on from there",
         ) from error

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,22 +19,26 @@ except ImportError:  # Windows
 
 _held: set[Path] = set()
 """What this process has locked: the system does not hold a lock against its owner."""
+_one_at_a_time = threading.Lock()
+"""Threads of this process."""
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Inside, no other run uses the directory. Of the processes of one run, the first locks."""
-    path, busy = directory / ".bilevax.lock", directory in _held
+    path = directory / ".bilevax.lock"
+    with _one_at_a_time:
+        mine = busy = directory in _held  # to open the file again and close it would unlock it
+        _held.add(directory)
     with ExitStack() as stack:
-        if jax.process_index() == 0 and not busy:
+        if not mine:
+            stack.callback(_held.discard, directory)
+        if jax.process_index() == 0 and not mine:
             file = os.open(path, os.O_RDWR | os.O_CREAT)
             stack.callback(os.close, file)
             busy = _is_locked_by_another(file)
         if agreed(0, busy)[1]:
-            mine = directory in _held  # then to open the file and close it would unlock it
             check.in_use(directory, "this process" if mine else path.read_text())
-        _held.add(directory)
-        stack.callback(_held.discard, directory)
         yield
 
 

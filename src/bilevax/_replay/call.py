@@ -66,7 +66,7 @@ class Call:
         self._mu, s = self._begin()
         self._form, last = form(s), len(self._segments)
         each = max(size(to_host(s)), 1)
-        room = last - first if tape.on_disk else int(min(tape.host // each, last - first))
+        room = last - first if tape.on_disk else int(min(tape.host / each, last - first))
         self._tree = route.tree(first, last, room, each)
         self._checksums: dict[int, str] = {}
         if tape.on_disk:

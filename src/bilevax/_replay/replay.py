@@ -78,6 +78,7 @@ def replay(
     problem = Problem(f, Fed(xi), T, K, outer, tuple(inner), Source(batches, T), has_aux, progress)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
+        check.concrete(lam, S)
         lam, S = base.floating(lam, "lam"), base.context(S)
         with opened(store) as tape:
             out = Call(problem, lam, S, tape).go()

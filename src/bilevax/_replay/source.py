@@ -41,10 +41,12 @@ class Source:
             item = self._batches[t]
         paths = jax.tree_util.tree_leaves_with_path(item)
         item = jax.tree.structure(item).unflatten([check.batch(t, *leaf) for leaf in paths])
-        form = jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}", item)
-        self._form = self._form or (t, form)
-        if form != self._form[1]:
-            check.other_form(t, form, *self._form)
+        leaves, treedef = jax.tree.flatten(item)
+        form = treedef, [f"{a.dtype}{list(a.shape)}" for a in leaves]
+        t_first, first = self._form = self._form or (t, form)
+        if form != first:
+            told = [jax.tree.unflatten(*parts) for parts in (form, first)]
+            check.other_form(t, told[0], t_first, told[1])
         return item
 
 

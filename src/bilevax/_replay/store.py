@@ -33,5 +33,5 @@ class Store:
     def __post_init__(self):
         if self.directory is not None:
             checkpoints.directory(self.directory)
-        if not math.isinf(self.host):
+        if self.host != math.inf:
             check.positive(self.host, "host", "give a number of bytes, as in host=8e9")
