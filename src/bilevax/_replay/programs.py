@@ -9,8 +9,7 @@ from jaxtyping import Array, Bool, Int
 
 from .. import _tree as tree
 from .._compile import weak_jit
-from .._errors import check
-from .._hypergradient import gradient
+from .._hypergradient import gradient, loss_of
 from .._loop import (
     Back,
     forward,
@@ -50,8 +49,8 @@ class Turn(NamedTuple):
 @weak_jit
 def begin(f, xi: Fed, lam: Hyper, X: Seen, rule: AbstractRule, has_aux: bool, places: Places):
     """mu and s_0; while it is compiled, leaves of lam that nobody would see are found."""
-    loss = lambda w, lam, X: check.pair(f(w, lam, X.S))[0] if has_aux else f(w, lam, X.S)
-    require_visible(rule, xi, lam, X, loss)
+    loss = loss_of(f, has_aux)
+    require_visible(rule, xi, lam, X, lambda w, lam, X: loss(w, lam, X.S))
     mu = xi.mu(lam, X)
     return mu, constrained(xi.loop().start(mu, X), places.s)
 
