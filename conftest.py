@@ -1,5 +1,6 @@
 """Float64, no implicit promotion of dtype or rank; programs compiled fast, not well."""
 
+import gc
 import importlib.util
 import os
 from pathlib import Path
@@ -19,6 +20,11 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# Programs are traced by the thousand: no record of the Python lines in them, and less collecting of
+# garbage, of which tracing makes little.
+jax.config.update("jax_include_full_tracebacks_in_locations", False)
+jax.config.update("jax_traceback_in_locations_limit", 0)
+gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,6 @@ from ._errors.outcome import ToleranceWarning as ToleranceWarning
 from ._errors.outer import DivergenceError as DivergenceError
 from ._hypergradient import Estimate as Estimate
 from ._hypergradient import hypergradient as hypergradient
-from ._hypergradient import solve as solve
 from ._outer.audits import Audit as Audit
 from ._outer.audits import Correction as Correction
 from ._outer.checkpoints import Checkpoint as Checkpoint
@@ -59,6 +58,7 @@ from ._rules.implicit import Neumann as Neumann
 from ._rules.krylov.adaptive import AdaptiveKrylov as AdaptiveKrylov
 from ._rules.krylov.rule import Krylov as Krylov
 from ._rules.reverse import Reverse as Reverse
+from ._solve import solve as solve
 from .diagnostics import Diagnosis as Diagnosis
 from .diagnostics import Forecast as Forecast
 from .diagnostics import GradientCheck as GradientCheck

@@ -135,8 +135,11 @@ print(*(set(sys.modules) - there))
 
 
 def test_files_stay_small():
-    sizes = {p: len(p.read_text().splitlines()) for p in SOURCE.rglob("*.py")}
-    assert max(sizes.values()) < 400, max(sizes, key=sizes.get)
+    """At most 250 lines, and 320 in what is built on the core: apps and paper."""
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).parts[0]
+        most = 320 if room in ("apps", "paper") else 250
+        assert len(path.read_text().splitlines()) <= most, path
 
 
 def test_abstract_or_final():

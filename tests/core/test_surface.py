@@ -20,8 +20,17 @@ from bilevax import _moved, extend, problems
 from bilevax._compile import weak_jit
 
 SOURCE = pathlib.Path(bx.__file__).parent
-CORE = ["_dynamics", "_loop.py", "_rules", "_hypergradient.py", "_visible.py", "_flow.py"]
-CORE += ["_compile.py", "_outer", "diagnostics"]
+CALLS = ["_hypergradient.py", "_solve.py", "_visible.py"]
+CORE = [
+    "_dynamics",
+    "_loop.py",
+    "_rules",
+    *CALLS,
+    "_flow.py",
+    "_compile.py",
+    "_outer",
+    "diagnostics",
+]
 
 
 def files(*rooms):
@@ -130,7 +139,7 @@ def test_an_algorithm_of_ones_own_is_prepared_and_warm_started():
 
 
 def test_rules_and_outer_loop_name_no_inner_algorithm():
-    for path in files("_rules", "_outer", "_loop.py", "_hypergradient.py", "_visible.py"):
+    for path in files("_rules", "_outer", "_loop.py", *CALLS):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
                 names = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}

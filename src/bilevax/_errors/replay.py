@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from . import check
+from . import check, rules
 from .checkpoints import CheckpointMismatchError, differences, first_line
 from .outcome import CAUSE_OF_DIVERGENCE
 
@@ -86,7 +86,7 @@ def segment(value: int, name: str, n: int) -> None:
 
 def levels(value: Any) -> tuple[int, ...]:
     """A segment's steps, those of the segments inside it, and so on."""
-    check.segments(value)
+    rules.segments(value)
     return value if isinstance(value, tuple) else (value,)
 
 

@@ -9,8 +9,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from .. import _tree as tree
+from .._errors import audits as check
 from .._errors import check as base
-from .._errors import outer as check
 from .._rules.base import AbstractRule, Channel
 from .._rules.reverse import Reverse
 from .._types import Hyper

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from .._dynamics import AbstractDynamics
 from .._errors import check as base
 from .._errors import outer as check
+from .._errors.audits import audited
 from .._errors.checkpoints import CheckpointWarning
 from .._errors.say import said_once
 from .._hypergradient import check_problem, loss_of
@@ -180,7 +181,7 @@ def minimize(
     check.mesh(mesh)
     check.one_source(S, contexts)
     source = check.kind(contexts)
-    audits = check.audited(correct, audit, (Correction, Audit), contexts)
+    audits = audited(correct, audit, (Correction, Audit), contexts)
     mesh = mesh_of(mesh, (S, xi, lam))
     problem = OuterProblem(
         f=f,

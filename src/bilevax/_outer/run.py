@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _tree as tree
+from .._errors import audits, checkpoints, outcome
 from .._errors import check as base
-from .._errors import checkpoints, outcome
 from .._errors import outer as check
 from .._types import Context, Hyper, Params
 from .._visible import require_visible
@@ -133,7 +133,7 @@ class OuterRun:
         refused = self.log.first_pair("audit_refused")
         if refused is not None and "refused" not in self._said:
             self._said.add("refused")
-            check.refused(self._problem.rule, refused)
+            audits.refused(self._problem.rule, refused)
 
     def _reason_to_end(self) -> str | None:
         if self.tau >= self.intervals.steps:

@@ -4,7 +4,7 @@ import ast
 import inspect
 from typing import Any
 
-from .._errors import check
+from .._errors import rules
 from .adaptive import AdaptiveReverse
 from .base import AbstractRule
 from .forward import Forward
@@ -40,11 +40,11 @@ def parse_rule(text: str) -> AbstractRule:
     """
     name, values, named = _call(text)
     if name not in RULES:
-        check.no_such_rule(text, RULES)
+        rules.no_such_rule(text, RULES)
     try:
         return RULES[name](*values, **named)
     except TypeError:
-        check.wrong_arguments(text, f"{name}{inspect.signature(RULES[name])}")
+        rules.wrong_arguments(text, f"{name}{inspect.signature(RULES[name])}")
 
 
 def _call(text: str) -> tuple[str, list, dict]:
@@ -58,7 +58,7 @@ def _call(text: str) -> tuple[str, list, dict]:
         assert len(named) == len(node.keywords)
         return node.func.id, [_value(value) for value in node.args], named
     except (AssertionError, SyntaxError, ValueError, MemoryError, RecursionError):
-        check.unreadable_rule(text)
+        rules.unreadable_rule(text)
 
 
 def _value(node: ast.expr) -> Any:

@@ -4,7 +4,7 @@ import equinox as eqx
 import optax
 
 from .._dynamics import AbstractDynamics
-from .._errors import check
+from .._errors import check, rules
 from .._loop import Back, Way, in_segments, read_vjp, start_vjp, unroll
 from .._types import AuditedPull, Context, Hyper, Params, Policy, Pull, State
 from .base import AbstractRule, Channel
@@ -49,13 +49,13 @@ class Reverse(AbstractRule):
         if self.K is not None:
             check.integer(self.K, "K", "give the number of last steps, or leave K out for all")
         if self.segment is not None:
-            check.segments(self.segment)
+            rules.segments(self.segment)
         if self.policy is not None:
             check.function(self.policy, "policy", "one of jax.checkpoint_policies")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K = T if self.K is None else self.K
-        check.depth(self, K, T)
+        rules.depth(self, K, T)
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T - K)
         s, way = self._way(xi, lam, S, s, T - K, K)
         w, pull_read = read_vjp(xi, s)
@@ -73,7 +73,7 @@ class Reverse(AbstractRule):
         if self.K is None or not isinstance(exact, Reverse) or exact.K is not None:
             return super().audited(exact, xi, lam, S, T)
         n = T - self.K
-        check.depth(self, self.K, T)
+        rules.depth(self, self.K, T)
         s, early = exact._way(xi, lam, S, xi.start(lam, S), 0, n)
         s, late = self._way(xi, lam, S, s, n, self.K)
         w, pull_read = read_vjp(xi, s)

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._compile import weak_jit
-from .._hypergradient import solve
 from .._models.convolution import patches
 from .._models.episodes import Task
 from .._models.one_shot import (
@@ -29,6 +28,7 @@ from .._models.optimizer import with_arrays
 from .._outer.minimize import minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
+from .._solve import solve
 from . import _inputs as inputs
 from . import _learner_file as learner_file
 

@@ -10,13 +10,13 @@ from scipy.special import softmax
 from sklearn.utils import _safe_indexing
 
 from .._errors import check
-from .._hypergradient import solve
 from .._models.cleaning import ALL, Cleaning, Contexts, belief, cleaning
 from .._models.optimizer import adam
 from .._models.rows import Rows, linear
 from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
+from .._solve import solve
 from . import _inputs as inputs
 from ._classifier import AbstractClassifier
 from ._defaults import diagnosis_of, horizon_of, rate_of, rule_of

@@ -8,7 +8,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._dynamics import Descent
-from .._hypergradient import solve
 from .._models.interaction import f_rows, first_lam, g_rows, interaction
 from .._models.optimizer import adam
 from .._models.rows import Rows, descent, linear
@@ -16,6 +15,7 @@ from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
+from .._solve import solve
 from .._types import Context, Hyper
 from . import _inputs as inputs
 from ._classifier import AbstractClassifier

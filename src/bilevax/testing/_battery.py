@@ -13,9 +13,10 @@ from jaxtyping import Array, PyTree
 from .. import _tree as tree
 from .. import problems
 from .._dynamics import Descent, Dynamics, constant
-from .._hypergradient import hypergradient, solve
+from .._hypergradient import hypergradient
 from .._loop import unroll
 from .._rules.base import AbstractRule
+from .._solve import solve
 from ..problems import Problem
 
 

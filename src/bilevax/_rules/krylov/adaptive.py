@@ -11,21 +11,18 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._errors import check
+from ..._errors import check, rules
 from ..._errors.say import say_if_missed
 from ..._loop import Back, back, read_vjp
-from ..._types import Context, Hyper, Params, Product, Pull
+from ..._types import Context, Hyper, Params, Pull
 from ..base import AbstractRule, Channel
-from .arnoldi import Space, extend, no_swing, powers
 from .error import estimate_error, gather, no_evidence, side_weights, widen
+from .grow import LEAST, grow_to
 from .path import Path, cut, pieces_table, walk
-from .piece import Frozen, cross, sum_up
+from .piece import Frozen, cross
 
 CAUTION = 10.0
 """By how much an estimate may be too high."""
-
-LEAST = 3
-"""The least rank: below it the decay of the coefficients says nothing."""
 
 REMEDY = (
     "The Jacobian moves too much along the loop (Adam, minibatches, a violent start), or its "
@@ -78,17 +75,17 @@ class AdaptiveKrylov(AbstractRule):
 
     def __check_init__(self):
         check.positive(self.rtol, "rtol", "give a relative error, as in rtol=0.1")
-        check.power_of_two(self.max_pieces, "max_pieces")
+        rules.power_of_two(self.max_pieces, "max_pieces")
         check.integer(self.max_rank, "max_rank", "give the most products in a piece")
         if self.fallback is not None:
             how = "an exact rule, as in bx.Reverse(segment=10)"
             check.instance(self.fallback, AbstractRule, "fallback", how)
-            check.exact("fallback", self.fallback, Channel.EACH in self.fallback.sees())
+            rules.exact("fallback", self.fallback, Channel.EACH in self.fallback.sees())
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         table = pieces_table(T, self.max_pieces)
         path = walk(xi, lam, S, T, table)
-        check.real(tree.inexact(path.end), self)
+        rules.real(tree.inexact(path.end), self)
         w, pull_read = read_vjp(xi, path.end)
         rank = min(self.max_rank, T, tree.size(tree.inexact(path.end)))
         frozen = Frozen(xi, lam, S, path.at, rank, T, keep_B=True)
@@ -181,7 +178,7 @@ def _attempt(
     def piece(i, sums: _Sums) -> _Sums:
         j = pieces - 1 - i  # the last piece first
         first, node, last, R = cut(table[level, j], path.head)
-        build = lambda space, product: _grow(product, space, sums.h, first, R, T, tol, most)
+        build = lambda space, product: grow_to(product, space, sums.h, first, R, T, tol, most)
         new = cross(frozen, node, R, last - node, sums.alpha, sums.doubt, build, keep=True)
         side = side_weights(path.length, path.drawn, first, node, last)
         C = new.powers.each
@@ -225,39 +222,3 @@ def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper
     start = lax.fori_loop(0, path.head, lambda _, at: back(path.product, at, add), first)
     part = path.pull_start(start.alpha)
     return optax.tree.add(start.h, part), start.gathered + tree.norm(part)
-
-
-def _grow(
-    product: Product,
-    space: Space,
-    h: Hyper,
-    first: Int[Array, ""],
-    R: Int[Array, ""],
-    T: int,
-    tol: Float[Array, ""],
-    most: Int[Array, ""],
-) -> Space:
-    """At most so many Arnoldi steps, until the last vector no longer matters.
-
-    Two tests: what the last vector may add to h in this piece; and how much of the cotangent
-    it carries, each step counting with the number of steps that are still to come.
-    """
-
-    def go_on(carry):
-        space, done = carry
-        return (space.rank < most) & ~space.closed & ~done
-
-    def body(carry):
-        space = extend(carry[0], product)
-        C = powers(space, R, T, no_swing(space, h), keep=True).each
-        i = jnp.arange(T, dtype=jnp.int32)
-        only = lambda x: jnp.where(i < R, x, 0.0)
-        last, sizes = only(jnp.abs(C[:T, space.rank])), jnp.linalg.norm(C, axis=1)
-        lost = jnp.sum(last) * jnp.max(jax.vmap(tree.norm)(space.BQ)).astype(last.dtype)
-        kept = tree.norm(optax.tree.add(h, sum_up(space, C, R))).astype(last.dtype)
-        ahead = jnp.maximum(first + R - 1 - i, 0).astype(last.dtype)
-        carried = jnp.sum(only(sizes[:T])) + first.astype(last.dtype) * sizes[T]
-        done = (lost <= tol * kept) & (jnp.sum(last * ahead) <= tol * carried)
-        return space, done & (space.rank >= LEAST) & (kept > 0)
-
-    return lax.while_loop(go_on, body, (space, R < 1))[0]

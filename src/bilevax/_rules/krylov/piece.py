@@ -100,9 +100,3 @@ def _explore(
 
     swing = lax.cond(swings, measure, lambda: no_swing(space, lam))
     return space, swing, linearise(half), swings.astype(jnp.int32)
-
-
-def sum_up(space: Space, C: Float[Array, "T+1 m+1"], R: Int[Array, ""]) -> Hyper:
-    """B (I + A + ... + A^{R-1}) a, from the B Q_j."""
-    inside = (jnp.arange(C.shape[0] - 1, dtype=jnp.int32) < R)[:, None]
-    return tree.combine(jnp.sum(jnp.where(inside, C[:-1, :-1], 0.0), axis=0), space.BQ)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._errors import check
+from ..._errors import check, rules
 from ..._errors.say import say_if_missed
 from ..._loop import Back, back, capture, read_vjp, start_vjp
 from ..._types import Context, Hyper, Params, Pull
@@ -80,11 +80,11 @@ class Krylov(AbstractRule):
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K, head = self.K, self.head
-        check.exact_steps(self, K + head, T)
+        rules.exact_steps(self, K + head, T)
         cuts, nodes = layout(head, T - K, self.pieces)
         times = sorted({*range(head), *nodes, *range(T - K, T)})
         s_T, at, _ = capture(xi, lam, S, xi.start(lam, S), 0, T, jnp.asarray(times, jnp.int32))
-        check.real(tree.inexact(s_T), self)
+        rules.real(tree.inexact(s_T), self)
         w, pull_read = read_vjp(xi, s_T)
         M = tree.size(tree.inexact(s_T))
         longest = int(max(np.diff(cuts), default=1))

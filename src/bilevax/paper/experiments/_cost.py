@@ -7,8 +7,9 @@ from typing import Any
 import jax
 
 from ..._dynamics import AbstractDynamics
-from ..._hypergradient import hypergradient, solve
+from ..._hypergradient import hypergradient
 from ..._rules.base import AbstractRule
+from ..._solve import solve
 from ..._types import Context, Hyper, Objective
 from ..records import Records
 

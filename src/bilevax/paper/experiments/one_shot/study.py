@@ -12,11 +12,12 @@ from jax import lax
 from jaxtyping import Array
 
 from .... import _tree as tree
-from ...._hypergradient import hypergradient, solve
+from ...._hypergradient import hypergradient
 from ...._models.episodes import Sampler, Task, split
 from ...._models.one_shot import Hyper, cross_entropy, dynamics, f, first_lam, query
 from ...._rules.base import AbstractRule
 from ...._rules.reverse import Reverse
+from ...._solve import solve
 from ....diagnostics import diagnose
 from ...data import glyphs, omniglot
 from ...records import Records
