@@ -127,7 +127,7 @@ def there_and_back(
     s, history = forward(lambda s, t: xi.advance(s, lam, S, t), s, t, n, keep=lambda s, _: s)
 
     def way(at: Back) -> Back:
-        step = lambda at, s: (back(lambda t: step_vjp(xi, lam, S, s, t), at, visit), None)
+        step = lambda at, s: (back(lambda t: xi.advance_vjp(s, lam, S, t), at, visit), None)
         return scan(step, _settled(at), history, n, reverse=True)[0]
 
     return s, way
@@ -188,16 +188,6 @@ def _by_policy(xi, lam, S, s, t, n, policy) -> tuple[State, Way]:
 def _settled(at: Back) -> Back:
     """With t as an array, which a loop carries."""
     return at._replace(t=jnp.asarray(at.t, jnp.int32))
-
-
-def step_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time) -> Product:
-    """alpha -> (A_{t+1} alpha, B_{t+1} alpha), linearised at s_t."""
-    return xi.advance_vjp(s, lam, S, t)
-
-
-def settle_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time) -> Product:
-    """alpha -> (A_infinity alpha, B_infinity alpha) of Prop. 3.6, linearised at s."""
-    return xi.settle_vjp(s, lam, S, t)
 
 
 def start_vjp(xi: AbstractDynamics, lam: Hyper, S: Context, alpha: PyTree) -> Hyper:

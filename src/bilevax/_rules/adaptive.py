@@ -13,7 +13,7 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._errors.say import say_if_missed
-from .._loop import Back, back, forward, read_vjp, step_vjp, unroll
+from .._loop import Back, back, forward, read_vjp, unroll
 from .._types import Context, Hyper, Params, Pull, Time
 from .base import AbstractRule, Channel
 
@@ -78,7 +78,7 @@ class AdaptiveReverse(AbstractRule):
 
         def product(t):
             s = jax.tree.map(lambda a: a[t - (T - K)], history)
-            return step_vjp(xi, lam, S, s, t)
+            return xi.advance_vjp(s, lam, S, t)
 
         def pull(alpha: Params):
             go_on = lambda at: (at.t > T - K) & (at.gathered.tail > self.rtol)

@@ -12,7 +12,7 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check, outcome
 from .._errors.say import say_if_missed
-from .._loop import read_vjp, settle_vjp, solved
+from .._loop import read_vjp, solved
 from .._types import Context, Hyper, Params, Pull
 from .base import AbstractRule, Channel
 
@@ -155,7 +155,7 @@ class Neumann(AbstractRule):
         w, pull_read = read_vjp(xi, s)
 
         def pull(alpha: Params):
-            step = settle_vjp(xi, lam, S, s, jnp.asarray(T - 1, jnp.int32))
+            step = xi.settle_vjp(s, lam, S, jnp.asarray(T - 1, jnp.int32))
 
             def body(_, carry):
                 power, total = carry

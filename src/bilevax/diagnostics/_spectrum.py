@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._loop import step_vjp
 from .._rules.krylov.arnoldi import begin, grow
 from .._types import Context, Hyper, State, Time
 from ._sweep import Iterate
@@ -59,7 +58,7 @@ def _eigenvalues(
     x = tree.inexact(s)
     steps = min(steps, tree.size(x))
     v = tree.normal(jax.random.key(0), x)
-    space = grow(begin(v, lam, steps, False), step_vjp(xi, lam, S, s, t), steps)
+    space = grow(begin(v, lam, steps, False), xi.advance_vjp(s, lam, S, t), steps)
     H = space.H[:steps]
     skew = jnp.linalg.norm(H - H.T) / tree.positive(jnp.linalg.norm(H))
     values, vectors = jnp.linalg.eigh((H + H.T) / 2)
@@ -74,7 +73,7 @@ def _eigenvalues(
 
 def _norm_B(xi, lam: Hyper, S: Context, s: State, t: Time, rounds: int = 8) -> Float[Array, ""]:
     """|B| from below, by power iteration on B B'; a few percent suffice for a bound."""
-    pull = step_vjp(xi, lam, S, s, t)
+    pull = xi.advance_vjp(s, lam, S, t)
     step = lambda lam: tree.inexact(xi.advance(s, lam, S, t))
     push = lambda b: jax.jvp(step, (lam,), (b,))[1]  # B' b
     unit = lambda v: tree.scale(1 / tree.positive(tree.norm(v)), v)
@@ -94,7 +93,7 @@ def _singular_values(xi, lam: Hyper, S: Context, s: State, t: Time) -> Float[Arr
     M = tree.size(x)
     if M > SMALL or tree.size(lam) < M:
         return None
-    pull = step_vjp(xi, lam, S, s, t)
+    pull = xi.advance_vjp(s, lam, S, t)
     flat = lambda b: jnp.concatenate([jnp.ravel(a) for a in jax.tree.leaves(b)])
     rows = lax.map(lambda i: flat(pull(tree.basis(x, i))[1]), jnp.arange(M, dtype=jnp.int32))
     return jnp.linalg.svd(rows, compute_uv=False)

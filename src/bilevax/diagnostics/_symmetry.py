@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from .. import _tree as tree
 from .._compile import weak_jit
 from .._dynamics import AbstractDynamics, Descent
-from .._loop import step_vjp, unroll
+from .._loop import unroll
 from .._types import Context, Hyper, State, Time
 
 GRADIENT = optax.GradientTransformation(
@@ -44,7 +44,7 @@ def _difference(xi: Descent, lam: Hyper, S: Context, s: State, t: Time) -> Float
     s = probe.start(lam, S)
     alpha = tree.normal(jax.random.key(0), tree.inexact(s))
     products = [
-        step_vjp(dataclasses.replace(probe, symmetric=mixed), lam, S, s, t)(alpha)
+        dataclasses.replace(probe, symmetric=mixed).advance_vjp(s, lam, S, t)(alpha)
         for mixed in (True, False)
     ]
     apart = lambda a, b: tree.norm(optax.tree.sub(a, b)) / tree.positive(tree.norm(b))

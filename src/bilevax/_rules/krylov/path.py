@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._loop import capture, forward, start_vjp, step_vjp
+from ..._loop import capture, forward, start_vjp
 from ..._types import Context, Hyper, Product, State, Time
 from .rule import layout
 
@@ -61,7 +61,7 @@ def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, table: np.ndarray
         early = jax.tree.map(lambda a: a[jnp.clip(t, 0, begun - 1)], first)
         return jax.tree.map(lambda a, b: jnp.where(t < begun, a, b), early, late(t))
 
-    product = lambda t: step_vjp(xi, lam, S, at(t), t)
+    product = lambda t: xi.advance_vjp(at(t), lam, S, t)
     length = jnp.cumsum(jnp.concatenate([jnp.zeros_like(moves[:1]), moves]))
     drawn = jnp.minimum(_redraw(xi, lam, S, T, at) / tree.positive(moves[-1]), 1.0)
     start = lambda a: start_vjp(xi, lam, S, a)

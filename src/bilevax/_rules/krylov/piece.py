@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._loop import step_vjp
 from ..._types import Context, Hyper, Product, State, Time
 from .arnoldi import Powers, Space, Swing, begin, no_swing, powers, ritz
 from .swing import direction, measured, middle
@@ -34,7 +33,7 @@ class Frozen(NamedTuple):
     """Whether the space keeps B q; otherwise one more product finds B of the sum."""
 
     def product(self, t: Time) -> Product:
-        return step_vjp(self.xi, self.lam, self.S, self.at(t), t)
+        return self.xi.advance_vjp(self.at(t), self.lam, self.S, t)
 
 
 class Crossing(NamedTuple):
@@ -86,7 +85,7 @@ def _explore(
 ) -> tuple[Space, Swing, Product, Int[Array, ""]]:
     """The Krylov space of a piece; where the loop swings, one more product measures the swing."""
     xi, lam, S, s = frozen.xi, frozen.lam, frozen.S, frozen.at(node)
-    linearise = lambda s: step_vjp(xi, lam, S, s, node)
+    linearise = lambda s: xi.advance_vjp(s, lam, S, node)
     if not frozen.keep_B:
         space = build(space, linearise(s))
         return space, no_swing(space, lam), linearise(s), jnp.ones((), jnp.int32)
