@@ -11,6 +11,9 @@ ifneq ($(wildcard ../shared/data),)
 export BILEVAX_DATA ?= $(abspath ../shared/data)
 endif
 
+# Tests start hundreds of processes: each would compile all that it imports, if none may keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Each worker gets half of the tests, file by file, and takes over some of the other's at the end.
 PYTEST := -m pytest -n auto --dist worksteal
 # What is run once more with the oldest dependencies.
