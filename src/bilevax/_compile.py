@@ -21,6 +21,8 @@ import jax
 
 R = TypeVar("R")
 
+LOG = logging.getLogger("jax._src.callback")
+
 ARRAY = object()
 """Stands where an array was."""
 
@@ -72,8 +74,8 @@ class weak_jit(Generic[R]):
 @contextmanager
 def _errors_of_equinox() -> Iterator[None]:
     """What `eqx.error_if` says, alone, as `equinox.filter_jit` gives it."""
-    log, quiet = logging.getLogger("jax._src.callback"), lambda record: False
-    log.addFilter(quiet)
+    quiet = lambda record: False
+    LOG.addFilter(quiet)
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:  # at once, or when it is waited for
@@ -82,7 +84,7 @@ def _errors_of_equinox() -> Iterator[None]:
             raise
         raise eqx.EquinoxRuntimeError(said[1]) from None
     finally:
-        log.removeFilter(quiet)
+        LOG.removeFilter(quiet)
 
 
 def weakly(static: Any) -> Callable[[], Any]:

@@ -106,7 +106,7 @@ def strong(x: PyTree) -> PyTree:
 
 
 def _strong(a: Any) -> Any:
-    if not eqx.is_array_like(a) or (isinstance(a, jax.Array) and not a.aval.weak_type):
+    if (isinstance(a, jax.Array) and not a.aval.weak_type) or not eqx.is_array_like(a):
         return a
     a = jnp.asarray(a)
     plain = jnp.issubdtype(a.dtype, jnp.number) or a.dtype == jnp.bool_

@@ -89,22 +89,24 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
 
 def context(S: PyTree) -> PyTree:
     """S, where tensors of another library, as PyTorch's, have become arrays."""
-    foreign = lambda a: (
-        hasattr(type(a), "__dlpack__") and not isinstance(a, (jax.Array, np.ndarray, np.generic))
-    )
-
-    def own(path: Any, a: Any) -> Any:
-        if not foreign(a):
-            return a
-        try:
-            return jnp.asarray(np.asarray(a))
-        except (RuntimeError, TypeError) as error:
-            raise TypeError(
-                f"{name_of('S', path)} is a {type(a).__module__}.{type(a).__name__} that cannot "
-                f"become an array ({error}) Give it detached, on the CPU."
-            ) from error
-
+    if not any(map(_is_foreign, jax.tree.leaves(S))):  # names take longer
+        return S
+    own = lambda path, a: _own(a, name_of("S", path)) if _is_foreign(a) else a
     return jax.tree_util.tree_map_with_path(own, S)
+
+
+def _is_foreign(a: Any) -> bool:
+    return not isinstance(a, (jax.Array, np.ndarray, np.generic)) and hasattr(a, "__dlpack__")
+
+
+def _own(tensor: Any, where: str) -> Array:
+    try:
+        return jnp.asarray(np.asarray(tensor))
+    except (RuntimeError, TypeError) as error:
+        raise TypeError(
+            f"{where} is a {type(tensor).__module__}.{type(tensor).__name__} that cannot "
+            f"become an array ({error}) Give it detached, on the CPU."
+        ) from error
 
 
 def scalar(value: Any, name: str) -> Array:
