@@ -23,6 +23,24 @@ def segments(value: Any) -> None:
         )
 
 
+def alone(name: str, **others: Any) -> None:
+    """An argument that takes the place of others."""
+    for other, value in others.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} chooses {other} itself, but {other}={value!r} is given, too: leave one of "
+                "them out."
+            )
+
+
+def no_room(memory: float, n: int, least: int, state: int) -> NoReturn:
+    raise ValueError(
+        f"memory={memory:.4g} bytes cannot hold the way back over {n} steps: a state takes "
+        f"{state}, and the deepest segments keep {least} bytes. Raise memory, lower K, or use "
+        "Forward() or Krylov(), which keep fewer states."
+    )
+
+
 def depth(rule: Any, K: int, T: int) -> None:
     if K > T:
         raise ValueError(

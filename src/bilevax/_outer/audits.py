@@ -12,6 +12,7 @@ from .. import _tree as tree
 from .._errors import audits as check
 from .._errors import check as base
 from .._rules.base import AbstractRule, Channel
+from .._rules.budget import root
 from .._rules.reverse import Reverse
 from .._types import Hyper
 
@@ -103,7 +104,7 @@ def settled(given: Audit | Correction | None, T: int) -> Audits | None:
     """With one audit in n, audits take COST / (COST + n - 1) of the time."""
     if given is None:
         return None
-    rule = given.rule or Reverse(segment=max(1, round(math.sqrt(T))))
+    rule = given.rule or Reverse(segment=root(T))
     pause = math.ceil(COST * (1 - given.share) / given.share + 1 - 1e-9)
     return Audits(rule, pause, isinstance(given, Correction))
 

@@ -8,6 +8,7 @@ from .._errors import check, rules
 from .._loop import Back, Way, in_segments, read_vjp, start_vjp, unroll
 from .._types import AuditedPull, Context, Hyper, Params, Policy, Pull, State
 from .base import AbstractRule, Channel
+from .budget import plan
 
 
 class Reverse(AbstractRule):
@@ -29,6 +30,10 @@ class Reverse(AbstractRule):
         `jax.checkpoint_policies`. `dots_saveable` keeps products, `everything_saveable` all of it,
         which is the fastest and takes the most memory. Default: nothing. JAX differentiates the
         loop then, by reverse mode also where `Descent` is `symmetric`.
+    - `memory`: bytes that the way back may keep, instead of a `segment` and a `policy` of yours.
+        The rule chooses from shapes what is fastest and fits: it keeps large products of each step
+        (with a `policy`), or iterates, or segments, as deep as it takes. One step's own
+        activations come on top.
 
     !!! example
 
@@ -44,6 +49,7 @@ class Reverse(AbstractRule):
     K: int | None = eqx.field(default=None, static=True)
     segment: int | tuple[int, ...] | None = eqx.field(default=None, static=True)
     policy: Policy | None = eqx.field(default=None, static=True)
+    memory: float | None = eqx.field(default=None, static=True)
 
     def __check_init__(self):
         if self.K is not None:
@@ -52,6 +58,9 @@ class Reverse(AbstractRule):
             rules.segments(self.segment)
         if self.policy is not None:
             check.function(self.policy, "policy", "one of jax.checkpoint_policies")
+        if self.memory is not None:
+            check.positive(self.memory, "memory", "give the number of bytes, as in memory=8e9")
+            rules.alone("memory", segment=self.segment, policy=self.policy)
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K = T if self.K is None else self.K
@@ -86,9 +95,12 @@ class Reverse(AbstractRule):
 
     def _way(self, xi, lam, S, s, t: int, n: int) -> tuple[State, Way]:
         """n steps from s_t, and the way back over them."""
-        c = () if self.segment is None else self.segment
-        lengths = c if isinstance(c, tuple) else (c,)
-        return in_segments(xi, lam, S, s, t, n, lengths, self.policy)[:2]
+        if self.memory is not None and n > 0:
+            lengths, policy = plan(self.memory, xi, lam, S, s, n)
+        else:
+            c, policy = self.segment or (), self.policy
+            lengths = c if isinstance(c, tuple) else (c,)
+        return in_segments(xi, lam, S, s, t, n, lengths, policy)[:2]
 
     def sees(self) -> Channel:
         every = Channel.START | Channel.STEP | Channel.EACH

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._errors.mixed import not_symmetric
+from .._rules.budget import root
 
 if TYPE_CHECKING:
     from ._diagnosis import Diagnosis
@@ -48,7 +48,7 @@ def _unstable(d: Diagnosis) -> list[str]:
 
 
 def _segment(d: Diagnosis) -> str:
-    return f"Reverse(segment={math.isqrt(d.T - 1) + 1})"
+    return f"Reverse(segment={root(d.T)})"
 
 
 def _listed(names: list[str]) -> str:

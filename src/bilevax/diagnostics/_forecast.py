@@ -1,6 +1,5 @@
 """`forecast`: what each rule will take, before anything is run. Table 1, executable."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ from .._errors import check, diagnostics
 from .._hypergradient import _checked, check_problem, loss_of
 from .._loop import solved
 from .._rules.base import AbstractRule
+from .._rules.budget import least, root
 from .._rules.implicit import Neumann
 from .._rules.krylov.rule import Krylov
 from .._rules.reverse import Reverse
@@ -117,25 +117,13 @@ def _fitting(
     if bytes_of(Reverse()) <= memory:
         return K, None
     fits = lambda c: bytes_of(Reverse(segment=c)) <= memory
-    return K, next((c for c in (_root(T), *_nested(T)) if fits(c)), None)
-
-
-def _root(T: int) -> int:
-    """The square root of T, rounded up: the segment that takes the least memory."""
-    return math.isqrt(T - 1) + 1
-
-
-def _nested(T: int) -> list[tuple[int, ...]]:
-    """Two levels, and three, that take the least memory: powers of a root of T."""
-    roots = {levels: max(math.ceil(T ** (1 / (levels + 1)) - 1e-9), 2) for levels in (2, 3)}
-    out = [tuple(c**i for i in range(n, 0, -1)) for n, c in roots.items()]
-    return [lengths for lengths in out if lengths[0] < T]
+    return K, next((c for c in (root(T), *least(T)[1:]) if fits(c)), None)
 
 
 def _usual(T: int) -> list[AbstractRule]:
     """One of each kind, except `Forward`, which compiles slowly and is rarely the answer."""
     K = max(T // 10, 1)
-    out = [Reverse(), Reverse(segment=_root(T)), Reverse(K=K), Krylov(), Neumann(K)]
+    out = [Reverse(), Reverse(segment=root(T)), Reverse(K=K), Krylov(), Neumann(K)]
     return [rule for rule in out if T >= 8 or not isinstance(rule, Krylov)]
 
 
