@@ -37,6 +37,18 @@ def _plain_doctests(request):
         yield
 
 
+# Examples that are tests, too, of the same length; and what uses a fixture that takes as long.
+SLOW_EXAMPLES = "FewShotLearner", "check_rule"
+SLOW_FIXTURES = {"learner"}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        fixtures = {*getattr(item, "fixturenames", ())}
+        if item.name.endswith(SLOW_EXAMPLES) or fixtures & SLOW_FIXTURES:
+            item.add_marker(pytest.mark.slow)
+
+
 # PyTorch is in the environment of `make test-models` only.
 WITH_TORCH = ["src/bilevax/torch/*", "tests/pytorch/*"]
 collect_ignore_glob = [] if importlib.util.find_spec("torchax") else WITH_TORCH

@@ -262,6 +262,7 @@ def test_in_a_pipeline_the_mask_goes_through_the_scaler(data, cleaner):
     assert right > cleaner.score(*data.test) - 0.03
 
 
+@pytest.mark.slow
 def test_cross_validation_divides_the_mask_and_judges_by_trusted_rows(data):
     x, y, mask, _ = mixed(data)
     pipe = make_pipeline(StandardScaler(), HyperCleaner(rule=bx.Reverse(K=5), T=50, steps=15))
