@@ -1,6 +1,5 @@
 """What is compiled goes with the functions that it was compiled for; nothing needs compilation."""
 
-
 import jax
 import jax.numpy as jnp
 import optax
