@@ -80,7 +80,7 @@ def opened(checkpoint: Checkpoint | None) -> Iterator["Store | None"]:
     if checkpoint is None:
         yield None
         return
-    directory = Path(checkpoint.directory).resolve()
+    directory = Path(checkpoint.directory).expanduser().resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
         yield Store(directory, checkpoint.keep)
