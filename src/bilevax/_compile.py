@@ -7,6 +7,7 @@ program until the process may map no more memory.
 """
 
 import functools
+import inspect
 import logging
 import re
 import weakref
@@ -117,12 +118,17 @@ def _apart(x: Any, forget: Callable | None = None) -> tuple[list, Any, tuple]:
 def _weak(leaf: Any, forget: Callable | None) -> Any:
     """A weak reference to a function, equal to any other one to it; numbers and names as they are.
 
-    A bound method is made at every access, and would be gone at once.
+    A bound method is made at every access, and would be gone at once: it stays while its object
+    does.
     """
-    if not callable(leaf) or isinstance(leaf, type) or hasattr(leaf, "__self__"):
+    if not callable(leaf) or isinstance(leaf, type):
+        return leaf
+    owner = getattr(leaf, "__self__", None)
+    bound = inspect.ismethod(leaf) and type(owner).__eq__ is object.__eq__  # itself, or another one
+    if owner is not None and not bound:
         return leaf
     try:
-        return weakref.ref(leaf, forget)
+        return weakref.WeakMethod(leaf, forget) if bound else weakref.ref(leaf, forget)
     except TypeError:
         return leaf
 

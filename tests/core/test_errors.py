@@ -219,6 +219,26 @@ def test_errors_reach_through_jit_and_vmap():
         jax.block_until_ready(jax.jit(jax.vmap(hg))(jnp.ones((2, 2))))
 
 
+NUMPY = [
+    (bx.Reverse(K=np.int64(3)), bx.Reverse(K=3)),
+    (bx.Reverse(segment=np.int32(3)), bx.Reverse(segment=3)),
+    (bx.Reverse(segment=(np.int64(9), np.int8(3))), bx.Reverse(segment=(9, 3))),
+    (bx.AdaptiveReverse(np.float32(0.5), jnp.asarray(9)), bx.AdaptiveReverse(0.5, 9)),
+    (bx.AdaptiveKrylov(np.float64(0.5), np.int64(2)), bx.AdaptiveKrylov(0.5, 2)),
+    (bx.Krylov(np.int64(2), np.array(4)), bx.Krylov(2, 4)),
+    (bx.Forward(np.int64(2)), bx.Forward(2)),
+    (bx.Neumann(np.int64(2)), bx.Neumann(2)),
+    (bx.Implicit(damping=np.float64(0.5)), bx.Implicit(damping=0.5)),
+    (bx.Audit(share=np.float64(0.5)), bx.Audit(share=0.5)),
+]
+
+
+@pytest.mark.parametrize("given, plain", NUMPY, ids=lambda rule: repr(rule))
+def test_numbers_of_numpy_are_numbers(given, plain):
+    """Equinox warns of arrays that are static, and a program would take one for an argument."""
+    assert repr(given) == repr(plain) and given == plain and hash(given) == hash(plain)
+
+
 def test_solve_refuses_to_differentiate_the_context():
     xi = bx.Descent(lambda w, lam, S: jnp.sum((w - lam * S["x"]) ** 2), ZERO, SGD)
     outer = lambda x: jnp.sum(bx.solve(xi, LAM, {"x": x}, T=3))

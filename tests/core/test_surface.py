@@ -196,3 +196,39 @@ def test_equal_functions_compile_once():
     assert len(traced) == 1
     double(jnp.cos, jnp.ones(2))
     assert len(traced) == 2
+
+
+def test_a_program_goes_with_the_object_whose_method_it_was_made_of():
+    """An object that decides what it is equal to is compared by itself, and kept."""
+
+    class Model:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def times(self, x):
+            return self.factor * x
+
+    class Named(Model):
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 0
+
+    traced = []
+
+    @weak_jit
+    def call(f, x):
+        traced.append(1)
+        return f(x)
+
+    for kind, kept in ((Model, 0), (Named, 3)):
+        for i in range(3):
+            model = kind(1.0 + i)
+            for _ in range(2):
+                assert_close(call(model.times, jnp.ones(2)), (1.0 + i) * jnp.ones(2))
+        assert len(traced) == 3
+        traced.clear()
+        del model
+        gc.collect()
+        assert len(call._programs) == kept

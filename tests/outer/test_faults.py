@@ -176,6 +176,7 @@ def test_a_disk_that_is_full_for_a_moment(small_disk):
 def test_what_is_not_ours_is_not_touched(tmp_path):
     ours = ["bilevax-12.npz", "bilevax-16.npz", "damaged-bilevax-16.npz"]
     foreign = ["2023/a", "2024/a", "12.npz", "bilevax-8.npz.bak", "bilevax-old.npz", "8/state/a"]
+    foreign += ["bilevax-007.npz", "bilevax-9.npz/a"]
     for name in foreign:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)

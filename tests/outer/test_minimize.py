@@ -58,7 +58,7 @@ def test_deterministic_as_by_hand():
 
 @pytest.mark.parametrize("at_once", [None, 2, 1])
 def test_sampled_contexts_together_or_in_slices(at_once):
-    got = run(contexts=SAMPLER, key=KEY, batch=4, at_once=at_once)
+    got = run(contexts=SAMPLER, key=KEY, batch=np.int64(4), at_once=at_once)
     lam, values, _ = by_hand(lambda tau: [draw(P.S, k) for k in keys(tau, 4)])
     np.testing.assert_allclose(got.lam, lam, rtol=1e-10)
     np.testing.assert_allclose(got.history["value"], values, rtol=1e-10)

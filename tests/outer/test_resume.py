@@ -94,6 +94,13 @@ def test_another_run_is_refused(saved, text):
         saved_run(saved[0], 16, **OTHERS[text])
 
 
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    saved_run("~/run", 4)
+    assert files(tmp_path) == ["run"] and files(tmp_path / "run") == ["bilevax-4.npz"]
+
+
 def test_a_finished_run_is_not_run_again(saved, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(saved[0], copy)
@@ -150,8 +157,8 @@ def contexts():
 class Stateful:
     """As Grain's iterators: knows where it stands; counts what was read to get there."""
 
-    def __init__(self):
-        self.i, self.read = 0, 0
+    def __init__(self, scale=1.0):
+        self.i, self.read, self.scale = 0, 0, scale
 
     def __iter__(self):
         return self
@@ -159,7 +166,7 @@ class Stateful:
     def __next__(self):
         self.read += 1
         self.i += 1
-        noise = np.random.default_rng(self.i).normal(size=30)
+        noise = self.scale * np.random.default_rng(self.i).normal(size=30)
         return P.S | {"train": (np.asarray(P.S["train"][0]), noise)}
 
     def get_state(self):
@@ -179,6 +186,17 @@ def test_iterators_are_resumed(tmp_path, make):
     assert same(got, whole)
     if make is Stateful:  # at most a group of hyper-iterations is read again, not all 80
         assert second.read < 2 * (64 + 64 + 20)
+
+
+def test_an_iterator_of_other_data_that_knows_where_it_stands_is_refused(tmp_path):
+    """It can be brought back to where the run began, wherever it stands, and gives the same."""
+    given, items = dict(S=None, every=3), Stateful()
+    saved_run(tmp_path, 6, contexts=items, **given)
+    assert saved_run(tmp_path, 7, contexts=items, **given).step == 7
+    with pytest.raises(bx.CheckpointMismatchError, match="contexts begins with another item"):
+        saved_run(tmp_path, 9, contexts=Stateful(1.001), **given)
+    with pytest.raises(bx.CheckpointMismatchError, match="contexts is an iterator, was an iter.*k"):
+        saved_run(tmp_path, 9, contexts=contexts(), **given)
 
 
 def test_the_last_good_lam_is_saved(tmp_path):

@@ -211,6 +211,14 @@ def test_a_tape_that_is_to_stay_answers_again(tmp_path, want):
     assert same_bits(replayed(batches=Stopping(2), store=store), want)
 
 
+def test_a_tilde_is_the_home_folder_and_numbers_of_numpy_are_numbers(tmp_path, monkeypatch, want):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    given = dict(T=np.int64(T), segment=(np.int64(4),), store=bx.Store("~/tape", keep=True))
+    assert same_bits(replayed(**given), want)
+    assert [p.name for p in tmp_path.iterdir()] == ["tape"]
+
+
 def test_a_directory_in_use(tmp_path):
     class Source:
         def __getitem__(self, t):

@@ -1,9 +1,9 @@
 """What is said about arguments: numbers, functions, arrays, and what functions return."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import equinox as eqx
 import jax
@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .. import _tree as tree
+
+V = TypeVar("V")
 
 
 def name_of(root: str, path: Any) -> str:
@@ -31,6 +33,20 @@ def integer(value: Any, name: str, remedy: str, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}: {remedy}.")
     return number
+
+
+def plain(kind: Any) -> Callable[[V], V]:
+    """Makes numbers of numpy's and JAX's Python's: a static setting of this kind is no array."""
+
+    def convert(value: kind) -> kind:  # pyright: ignore[reportInvalidTypeForm]
+        return jax.tree.map(_number, value)
+
+    return convert
+
+
+def _number(value: Any) -> Any:
+    known = isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.ndim == 0
+    return value.item() if known and not isinstance(value, jax.core.Tracer) else value
 
 
 def positive(value: Any, name: str, remedy: str) -> None:

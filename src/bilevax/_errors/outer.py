@@ -124,9 +124,9 @@ def mesh(value: Any) -> None:
         )
 
 
-def batches(source: str, batch: int, at_once: int | None, devices: int) -> int:
-    """How many contexts a device takes together."""
-    base.integer(batch, "batch", "give the contexts of a hyper-iteration")
+def batches(source: str, batch: Any, at_once: Any, devices: int) -> tuple[int, int]:
+    """The contexts of a hyper-iteration, and how many a device takes together."""
+    batch = base.integer(batch, "batch", "give the contexts of a hyper-iteration")
     if source == "fixed" and batch > 1:
         raise ValueError(
             f"batch = {batch} asks for several contexts, but there is only S: give contexts, "
@@ -139,14 +139,14 @@ def batches(source: str, batch: int, at_once: int | None, devices: int) -> int:
         )
     part = max(batch // devices, 1)
     if at_once is None:
-        return part
-    base.integer(at_once, "at_once", "give the contexts that go through vmap together")
+        return batch, part
+    at_once = base.integer(at_once, "at_once", "give the contexts that go through vmap together")
     if at_once < part and part % at_once:
         raise ValueError(
             f"at_once = {at_once} must divide the {part} contexts of a device: give 1, {part}, "
             "or a divisor of it."
         )
-    return at_once
+    return batch, at_once
 
 
 def contexts_ended(taken: int) -> NoReturn:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from . import check, rules
+from . import check
 from .checkpoints import CheckpointMismatchError, differences, first_line
 from .outcome import CAUSE_OF_DIVERGENCE
 
@@ -84,12 +84,6 @@ def segment(value: int, name: str, n: int) -> None:
         )
 
 
-def levels(value: Any) -> tuple[int, ...]:
-    """A segment's steps, those of the segments inside it, and so on."""
-    rules.segments(value)
-    return value if isinstance(value, tuple) else (value,)
-
-
 def concrete(lam: PyTree, S: PyTree) -> None:
     if any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((lam, S))):
         raise TypeError(
@@ -99,12 +93,16 @@ def concrete(lam: PyTree, S: PyTree) -> None:
         )
 
 
-def depth(K: int, T: int) -> None:
+def depth(K: Any, T: int) -> int | None:
+    if K is None:
+        return None
+    K = check.integer(K, "K", "give the number of last steps")
     if K > T:
         raise ValueError(
             f"K = {K} steps back are asked for, but the inner loop has only T = {T}: lower K, or "
             "leave it out for all."
         )
+    return K
 
 
 def too_little_room(room: int, n: int, each: int) -> NoReturn:

@@ -11,16 +11,17 @@ from jaxtyping import PyTree
 from . import check
 
 
-def segments(value: Any) -> None:
+def segments(value: Any) -> tuple[int, ...]:
     """The steps in a segment, or in a segment of each level, the outermost first."""
-    levels = value if isinstance(value, tuple) else (value,)
-    for c in levels:
-        check.integer(c, "segment", "give the steps in a segment, or several as in (100, 10)")
+    remedy = "give the steps in a segment, or several as in (100, 10)"
+    given = value if isinstance(value, tuple) else (value,)
+    levels = tuple(check.integer(c, "segment", remedy) for c in given)
     if not levels or any(c <= d for c, d in itertools.pairwise(levels)):
         raise ValueError(
             f"segment must have a level, and each level shorter segments than the one before, got "
             f"{value!r}: give the outermost first, as in segment=(100, 10)."
         )
+    return levels
 
 
 def alone(name: str, **others: Any) -> None:

@@ -44,7 +44,7 @@ class Audit(eqx.Module):
     """
 
     rule: AbstractRule | None = None
-    share: float = eqx.field(default=0.05, static=True)
+    share: float = eqx.field(default=0.05, static=True, converter=base.plain(float))
 
     def __check_init__(self):
         _check(self)
@@ -77,7 +77,7 @@ class Correction(eqx.Module):
     """
 
     rule: AbstractRule | None = None
-    share: float = eqx.field(default=0.5, static=True)
+    share: float = eqx.field(default=0.5, static=True, converter=base.plain(float))
 
     def __check_init__(self):
         _check(self)

@@ -80,7 +80,7 @@ def opened(checkpoint: Checkpoint | None) -> Iterator["Store | None"]:
     if checkpoint is None:
         yield None
         return
-    directory = Path(checkpoint.directory).resolve()
+    directory = Path(checkpoint.directory).expanduser().resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
         yield Store(directory, checkpoint.keep)
@@ -127,7 +127,8 @@ class Store:
         return self.directory / f"bilevax-{step}.npz"
 
     def _steps(self) -> list[int]:
-        names = [re.fullmatch(r"bilevax-(\d+)\.npz", p.name) for p in self.directory.iterdir()]
+        numbered = re.compile(r"bilevax-(0|[1-9][0-9]*)\.npz")  # not bilevax-007.npz
+        names = [numbered.fullmatch(p.name) for p in self.directory.iterdir() if p.is_file()]
         return sorted(int(name[1]) for name in names if name)
 
 

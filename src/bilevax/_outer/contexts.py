@@ -47,12 +47,19 @@ class Group(NamedTuple):
 
 
 class Reader:
-    """The items one after the other, again from the start when a re-iterable ends."""
+    """The items one after the other, again from the start when a re-iterable ends.
 
-    def __init__(self, contexts: Iterable):
+    `start` is where the first item of a run was; an iterator that can is brought back there.
+    """
+
+    def __init__(self, contexts: Iterable, start: Any = None):
         self._source, self._items = contexts, iter(contexts)
         self._again = self._items is not contexts
-        self._taken, self._peeked, self._before = 0, [], self._state()
+        self._taken, self._peeked = 0, []
+        if start is not None and self._state() is not None:
+            self._restore(_decode(start))
+        self.start = self._state()
+        """What the iterator says of itself before its first item; None if it says nothing."""
         self._peeked = [self._next_item()]
         self.first: Context = jax.tree.map(_to_array, self._peeked[0])
         """It stays to be read."""
@@ -67,7 +74,7 @@ class Reader:
         self._taken = at.skip
 
     def position(self) -> Position:
-        state = self._before if self._peeked else self._state()
+        state = self.start if self._peeked else self._state()
         if state is None:
             return Position(None, self._taken)
         self._taken = 0
@@ -88,11 +95,6 @@ class Reader:
                 return item
             self._items = iter(self._source)
         check.contexts_ended(self._taken)
-
-    @property
-    def knows_position(self) -> bool:
-        """Whether it can say where it stands; if not, it must be given from its beginning."""
-        return self._before is not None
 
     def _state(self) -> Any:
         """Grain's iterators know where they stand, torchdata's loaders do."""

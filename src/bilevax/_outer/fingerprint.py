@@ -40,17 +40,23 @@ def fingerprint(
         "batch": problem.batch,
         "warm_start": problem.warm_start,
         "audits": _text(problem.audits),
-        "contexts": "an iterator" if reader else "a sampler" if problem.draw else "one, S",
+        "contexts": _source(problem, reader),
         "float64": bool(jax.config.read("jax_enable_x64")),
         "forms": {name: f"{a.dtype}{list(a.shape)}" for name, a in forms.items()},
         "key": digest(problem.key),
         "lam": digest(state.lam),
         "S": digest(problem.S),
-        "first context": digest(S) if reader and not reader.knows_position else None,
+        "first context": digest(S) if reader else None,
         "optimizer": digest(state.opt, trace(_update, problem, state.opt, state.lam)),
         "program": digest(problem, trace(hyper_iteration, problem, state, contexts)),
         "versions": {"jax": jax.__version__, "optax": optax.__version__},
     }
+
+
+def _source(problem: OuterProblem, reader: Reader | None) -> str:
+    if reader is None:
+        return "a sampler" if problem.draw else "one, S"
+    return "an iterator" + ("" if reader.start is None else " that knows where it stands")
 
 
 def digest(*values: PyTree) -> str:

@@ -183,6 +183,7 @@ def minimize(
     source = check.kind(contexts)
     audits = audited(correct, audit, (Correction, Audit), contexts)
     mesh = mesh_of(mesh, (S, xi, lam))
+    batch, at_once = check.batches(source, batch, at_once, mesh.size if mesh else 1)
     problem = OuterProblem(
         f=f,
         xi=on_device(xi),
@@ -193,7 +194,7 @@ def minimize(
         key=check.key_for(source, key),
         T=base.horizon(T),
         batch=batch,
-        at_once=check.batches(source, batch, at_once, mesh.size if mesh else 1),
+        at_once=at_once,
         warm_start=warm_start,
         audits=settled(audits, T),
         mesh=mesh,

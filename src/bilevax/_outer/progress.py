@@ -1,5 +1,6 @@
 """Showing a run while it goes on: to a callback, as a progress bar, in event files."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -97,7 +98,7 @@ def event_files(log_dir: Any, done: int) -> Iterator[Show]:
     except ImportError as error:
         check.needs_tensorboard(error)
 
-    with SummaryWriter(str(log_dir), purge_step=done + 1) as writer:
+    with SummaryWriter(os.path.expanduser(log_dir), purge_step=done + 1) as writer:
 
         def show(progress: Progress) -> None:
             for name, values in progress.history.items():

@@ -18,7 +18,7 @@ from .._errors import outer as check
 from .._types import Context, Hyper, Params
 from .._visible import require_visible
 from .batch import OuterProblem
-from .checkpoints import Store, filled, named
+from .checkpoints import Saved, Store, filled, named
 from .contexts import Position, Reader, Stream
 from .devices import agreed, divided, everywhere, like
 from .fingerprint import fingerprint
@@ -59,7 +59,9 @@ class OuterRun:
         store: Store | None,
     ):
         problem, lam = everywhere((problem, lam), problem.mesh)
-        reader = None if contexts is None else Reader(contexts)
+        found = store.load() if store else None
+        start = found.about["start"] if found else None
+        reader = None if contexts is None else Reader(contexts, start)
         S = _example(problem, reader)
         eqx.filter_eval_shape(_require_visible, problem, lam, S)
         self.intervals, self.log = intervals, Log()
@@ -67,16 +69,14 @@ class OuterRun:
         places = tuple(a.sharding for a in jax.tree.leaves(self.state)) if problem.mesh else None
         self._problem = dataclasses.replace(problem, state_places=places)
         self._store, self._saved, self._seconds_each = store, None, None
+        self._start = reader and reader.start
         self._blank, self._said = False, set[str]()
         self._fingerprint = fingerprint(problem, self.state, S, reader) if store else {}
-        at = (store and self._resume(store)) or Position(None, 0)
+        at = self._resume(store, found) if store and found else Position(None, 0)
         left = intervals.steps - self.tau
         self._stream = reader and Stream(reader, at, problem.batch, left, problem.mesh)
 
-    def _resume(self, store: Store) -> Position | None:
-        found = store.load()
-        if found is None:
-            return None
+    def _resume(self, store: Store, found: Saved) -> Position:
         checkpoints.same_run(store.directory, found.about["fingerprint"], self._fingerprint)
         self.state = jax.tree.map(like, self.state, filled("state", self.state, found.arrays))
         self.log = Log.load(found.arrays, found.about, self.state.lam)
@@ -201,7 +201,8 @@ class OuterRun:
             return
         arrays, note = self.log.save()
         at = self._stream.position() if self._stream else Position(None, 0)
-        about = note | {"fingerprint": self._fingerprint, "position": list(at)}
+        where = {"start": self._start, "position": list(at)}
+        about = note | where | {"fingerprint": self._fingerprint}
         try:
             self._store.save(self.tau, arrays | named("state", self.state), about)
             self._saved = self.tau

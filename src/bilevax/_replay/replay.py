@@ -6,6 +6,7 @@ from typing import Any
 from .._dynamics import AbstractDynamics
 from .._errors import check as base
 from .._errors import replay as check
+from .._errors import rules
 from .._hypergradient import Estimate, check_dynamics, check_objective
 from .._types import Context, Hyper
 from .call import Call, Problem
@@ -69,9 +70,8 @@ def replay(
     check_objective(f)
     check_dynamics(xi)
     T = base.horizon(T)
-    if K is not None:
-        check.depth(base.integer(K, "K", "give the number of last steps"), T)
-    outer, *inner = check.levels(segment)
+    K = check.depth(K, T)
+    outer, *inner = rules.segments(segment)
     check.segment(outer, *(("T", T) if K is None else ("K", K)))
     store = Store() if store is None else store
     base.instance(store, Store, "store", 'a store, as in bx.Store("tape")')

@@ -123,7 +123,8 @@ class Tape:
 @contextmanager
 def opened(store: Store) -> Iterator[Tape]:
     """The tape of a call, whose directory is locked."""
-    directory = None if store.directory is None else Path(store.directory).resolve()
+    given = store.directory
+    directory = None if given is None else Path(given).expanduser().resolve()
     with ExitStack() as stack:
         if directory is not None:
             with check.writing(directory):

@@ -62,8 +62,8 @@ class AdaptiveReverse(AbstractRule):
         Prop. 3.1 and Eq. 8 of Shaban et al., AISTATS 2019.
     """
 
-    rtol: float = eqx.field(static=True)
-    max_K: int = eqx.field(static=True)
+    rtol: float = eqx.field(static=True, converter=check.plain(float))
+    max_K: int = eqx.field(static=True, converter=check.plain(int))
 
     def __check_init__(self):
         check.positive(self.rtol, "rtol", "give a relative error, as in rtol=0.01")

@@ -36,7 +36,7 @@ class Forward(AbstractRule):
         Eq. 7 and Table 1 of Shaban et al., AISTATS 2019.
     """
 
-    chunk: int | None = eqx.field(default=None, static=True)
+    chunk: int | None = eqx.field(default=None, static=True, converter=check.plain(int | None))
 
     def __check_init__(self):
         if self.chunk is not None:

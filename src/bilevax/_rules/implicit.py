@@ -57,7 +57,7 @@ class Implicit(AbstractRule):
     """
 
     solver: lx.AbstractLinearSolver = lx.CG(rtol=1e-6, atol=1e-6)
-    damping: float = eqx.field(default=0.0, static=True)
+    damping: float = eqx.field(default=0.0, static=True, converter=check.plain(float))
     throw: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self):
@@ -145,7 +145,7 @@ class Neumann(AbstractRule):
         Prop. 3.6 of Shaban et al., AISTATS 2019; Lorraine et al., AISTATS 2020.
     """
 
-    K: int = eqx.field(static=True)
+    K: int = eqx.field(static=True, converter=check.plain(int))
 
     def __check_init__(self):
         check.integer(self.K, "K", "give the number of terms")

@@ -46,8 +46,10 @@ class Reverse(AbstractRule):
         Eq. 6 and 8, Table 1 of Shaban et al., AISTATS 2019.
     """
 
-    K: int | None = eqx.field(default=None, static=True)
-    segment: int | tuple[int, ...] | None = eqx.field(default=None, static=True)
+    K: int | None = eqx.field(default=None, static=True, converter=check.plain(int | None))
+    segment: int | tuple[int, ...] | None = eqx.field(
+        default=None, static=True, converter=check.plain(int | tuple[int, ...] | None)
+    )
     policy: Policy | None = eqx.field(default=None, static=True)
     memory: float | None = eqx.field(default=None, static=True)
 

@@ -147,18 +147,19 @@ class FewShotLearner(BaseEstimator):
         """Write one file, an npz of plain arrays with the settings as JSON; nothing is pickled."""
         check_is_fitted(self, "lam_")
         settings = {"T": self.T, "filters": self.filters, "ways": self.ways_, "size": self.size_}
-        return learner_file.write(Path(path), settings, self.lam_)
+        return learner_file.write(Path(path).expanduser(), settings, self.lam_)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "FewShotLearner":
         """The learner that `save` wrote; it can adapt, and be fitted again."""
-        settings, arrays = learner_file.read(Path(path))
+        file = Path(path).expanduser()
+        settings, arrays = learner_file.read(file)
         learner = cls(filters=settings["filters"], T=settings["T"])
         learner.ways_, learner.size_ = settings["ways"], settings["size"]
         form = jax.eval_shape(
             lambda key: first_lam(key, learner.ways_, learner.filters, 1.0, 1.0), jax.random.key(0)
         )
-        learner.lam_ = learner_file.fill(form, arrays, Path(path))
+        learner.lam_ = learner_file.fill(form, arrays, file)
         return learner
 
 

@@ -78,7 +78,7 @@ def holds_run(path: str | os.PathLike) -> bool:
         >>> records.holds_run("no/such/run")
         False
     """
-    return (Path(path) / CONFIG).is_file()
+    return (Path(path).expanduser() / CONFIG).is_file()
 
 
 def load(path: str | os.PathLike) -> Run:
@@ -101,7 +101,7 @@ def load(path: str | os.PathLike) -> Run:
         ...     records.load(folder).config
         {'experiment': 'mine', 'T': 100}
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     missing = [name for name in (CONFIG, ENV, ROWS) if not (path / name).is_file()]
     if missing:
         raise RunError(f"{path} is not a run: it has no {missing[0]}; {_instead(path)}.")
@@ -182,7 +182,7 @@ class Records:
         keys: Sequence[str] = (),
         resume: bool = False,
     ):
-        self.path, self._keys = Path(path), tuple(keys)
+        self.path, self._keys = Path(path).expanduser(), tuple(keys)
         self._config = {k: v for k, v in config.items() if v is not None}
         self._seen: set[tuple] = set()
         if holds_run(self.path):

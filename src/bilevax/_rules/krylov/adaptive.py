@@ -68,9 +68,9 @@ class AdaptiveKrylov(AbstractRule):
         The derivation is in the documentation, "Krylov back-propagation".
     """
 
-    rtol: float = eqx.field(default=0.1, static=True)
-    max_pieces: int = eqx.field(default=4, static=True)
-    max_rank: int = eqx.field(default=16, static=True)
+    rtol: float = eqx.field(default=0.1, static=True, converter=check.plain(float))
+    max_pieces: int = eqx.field(default=4, static=True, converter=check.plain(int))
+    max_rank: int = eqx.field(default=16, static=True, converter=check.plain(int))
     fallback: AbstractRule | None = None
 
     def __check_init__(self):

@@ -62,10 +62,10 @@ class Krylov(AbstractRule):
         The derivation is in the documentation, "Krylov back-propagation".
     """
 
-    pieces: int = eqx.field(default=1, static=True)
-    rank: int = eqx.field(default=10, static=True)
-    K: int = eqx.field(default=0, static=True)
-    head: int = eqx.field(default=0, static=True)
+    pieces: int = eqx.field(default=1, static=True, converter=check.plain(int))
+    rank: int = eqx.field(default=10, static=True, converter=check.plain(int))
+    K: int = eqx.field(default=0, static=True, converter=check.plain(int))
+    head: int = eqx.field(default=0, static=True, converter=check.plain(int))
 
     def __check_init__(self):
         check.integer(self.pieces, "pieces", "one piece covers the whole horizon")

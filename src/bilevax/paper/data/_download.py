@@ -44,7 +44,7 @@ def download(dataset: Dataset, place: str | os.PathLike | None = None) -> Found:
         >>> data.download(data.DATASETS["digits"]).paths  # with scikit-learn: nothing to fetch
         ()
     """
-    return _fetched(dataset, _places.cache() if place is None else Path(place), "")
+    return _fetched(dataset, _places.cache() if place is None else Path(place).expanduser(), "")
 
 
 def _fetched(dataset: Dataset, place: Path, looked: str) -> Found:

@@ -43,9 +43,10 @@ def places(data_dir: str | os.PathLike | None = None) -> Iterator[Path]:
 
 
 def _folder(argument: str, path: str | os.PathLike) -> Path:
-    if not Path(path).is_dir():
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
         raise DataError(f"{argument} = {path} is not a folder; give one that holds data sets.")
-    return Path(path)
+    return folder
 
 
 def cache() -> Path:
