@@ -245,7 +245,7 @@ def test_every_column_is_read_as_what_it_is(tmp_path):
     data = prepare(*messy_files(tmp_path), ["note"], missing="median").data
     assert data.columns == {
         "comma": "number with a decimal comma",
-        "gap": "number; 6 empty cells are the median, 31",
+        "gap": "number; 6 empty cells filled with the median, 31",
         "day": "date, in days",
         "word": "one of 3 words",
         "note": "ignored",

@@ -126,7 +126,8 @@ def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> Colu
         )
     fill = float(FILL[missing](x))
     x = np.stack([np.where(empty, fill, x), empty.astype(float)], axis=1)
-    return Column(x, f"{how}; {empty.sum()} empty cells are the {missing}, {fill:.6g}", False)
+    filled = f"{empty.sum()} empty cells filled with the {missing}, {fill:.6g}"
+    return Column(x, f"{how}; {filled}", False)
 
 
 def _one_hot(words: list[str], name: str, at: Callable) -> Column:
@@ -146,7 +147,8 @@ def _one_hot(words: list[str], name: str, at: Callable) -> Column:
     x = (np.asarray(words)[:, None] == np.asarray(values)).astype(float)
     numbers = sum(map(is_number, values))
     also = f", {numbers} of them numbers" if numbers > 1 else ""
-    return Column(x, f"one of {len(values)} words{also}", False)
+    how = "one word everywhere" if len(values) == 1 else f"one of {len(values)} words{also}"
+    return Column(x, how, False)
 
 
 def _plain(values: Sequence | np.ndarray) -> list:
