@@ -24,7 +24,7 @@ import bilevax as bx
 from bilevax.torch import arrays, functional
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests" / "torch"))
+sys.path.append(str(ROOT / "tests" / "pytorch"))
 from nets import ResNet18, Transformer  # noqa: E402
 
 T, RATE, MOMENTUM, REPEATS = 5, 1e-3, 0.5, 3

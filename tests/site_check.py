@@ -16,7 +16,8 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
 ROOT = Path(__file__).parents[1]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+BROWSERS = "chromium", "google-chrome", "chromium-browser", "chrome"
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 WIDTHS = (1300, 420)
 SCHEMES = ("default", "slate")
 """Light and dark, as the theme calls them, in the order of its switches."""

@@ -185,7 +185,9 @@ def test_bad_files_get_a_sentence(make, text, files, tmp_path, monkeypatch, caps
     before = path.read_bytes()
     words = (path, "--trusted", files[1], "-o", out, "--ignore", "id")
     code, said = call(monkeypatch, capsys, *words)
-    assert code == 1 and said.startswith("bilevax: ") and said.count("\n") == 1, said
+    first, *others = said.splitlines()
+    assert code == 1 and first.startswith("bilevax: "), said
+    assert all(line.startswith("  ") for line in others), said  # one change may break two things
     assert re.search(text, said), said
     assert path.read_bytes() == before and not out.exists()
 
@@ -243,7 +245,7 @@ def test_every_column_is_read_as_what_it_is(tmp_path):
     data = prepare(*messy_files(tmp_path), ["note"], missing="median").data
     assert data.columns == {
         "comma": "number with a decimal comma",
-        "gap": "number; 6 empty cells are the median, 31",
+        "gap": "number; 6 empty cells filled with the median, 31",
         "day": "date, in days",
         "word": "one of 3 words",
         "note": "ignored",
@@ -254,12 +256,39 @@ def test_every_column_is_read_as_what_it_is(tmp_path):
 
 
 def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
-    with pytest.raises(ValueError, match="2 columns cannot be used") as caught:
+    with pytest.raises(ValueError, match="found 2 problems") as caught:
         prepare(*messy_files(tmp_path))
     first, *rest = str(caught.value).split("\n")
-    assert first.endswith("pass --ignore gap --ignore note:") and len(rest) == 2
+    assert first.endswith("pass --ignore gap --ignore note.") and len(rest) == 2
     assert "line 2, column 'gap', is empty, as are 6 cells" in rest[0]
     assert "column 'note', holds text ('note 0')" in rest[1]
+
+
+def test_all_problems_of_both_files_are_named_at_once(tmp_path):
+    """Nine runs, once."""
+    body, trusted = messy(), messy()
+    body[3][5] = body[9][5] = ""
+    body[11].pop()
+    body.insert(20, [])
+    trusted[0][5], trusted[4][2] = "new", "31.12.2024"
+    head = ["comma", "gap", "day", "weight", "comma", "y"]
+    train = write(tmp_path / "a.csv", body, head)
+    checked = write(tmp_path / "b.csv", trusted, [*HEAD[:3], "weight", "more", "y"])
+    with pytest.raises(ValueError, match="found 8 problems.* pass --ignore gap --ignore day") as e:
+        prepare(train, checked, tmp_path / "o.csv", tmp_path / "o.html", "y")
+    said = [
+        "a.csv has two columns named 'comma'; rename one.",
+        "a.csv, line 13, has 5 cells and the header 6 (such lines: 2)",
+        "a.csv already has a column 'weight'; rename it.",
+        "b.csv has a column 'more', which",
+        "a.csv, line 5, column 'y', is empty (such rows: 2); fill it or leave the row out.",
+        "a.csv, line 2, column 'gap', is empty, as are 6 cells",
+        "b.csv, line 6, column 'day', holds '31.12.2024' among numbers or dates",
+    ]
+    text = str(e.value)
+    assert [s for s in said if s not in text] == [] and [text.index(s) for s in said] == sorted(
+        text.index(s) for s in said
+    ), text
 
 
 @pytest.mark.parametrize("cell", ["1,234", "12%", "1 000", "31.12.2020", "12/31/2020", "1.5O"])

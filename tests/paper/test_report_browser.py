@@ -1,9 +1,8 @@
 """The page in a browser: drawn, alive, offline, and nothing in a run becomes code."""
 
-import shutil
-
 import pytest
 import synthetic
+from site_check import CHROMIUM
 
 from bilevax.paper import report as rp
 from bilevax.paper.records import Records
@@ -12,7 +11,6 @@ ATTACK = "<img src=x onerror=alert(1)>"
 CLOSING = "</script><script>alert(2)</script>"
 RULES = ["Reverse(K=1)", ATTACK, CLOSING, "%{x} $a_b$ &lt;b&gt;"]
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 MIDDLE = """line => {
     const point = line.getPointAtLength(line.getTotalLength() / 2);
     const seen = point.matrixTransform(line.getScreenCTM());

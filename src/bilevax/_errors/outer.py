@@ -51,7 +51,7 @@ def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
         text = f"{', '.join(suspects)} is not finite. {text}"
     elif tau and cause < 3:
         text = (
-            f"what was finite for {tau} hyper-iterations is not any more, so look first at the "
+            f"everything was finite for {tau} hyper-iterations, so look first at the "
             f"outer step size (lam may have gone too far), or at nan in a new context. Here {text}"
         )
     raise DivergenceError(f"hyper-iteration {tau + 1} failed: {text}")

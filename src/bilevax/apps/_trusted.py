@@ -71,7 +71,7 @@ def judged(trusted: Any, n: int) -> np.ndarray:
 
 
 def warn_of_scales(x: np.ndarray, other: np.ndarray) -> None:
-    """In a Pipeline, X_trusted of `fit` goes past the steps before."""
+    """In a Pipeline, the steps before do not transform X_trusted of `fit`."""
     width = x.std(0)
     use = width > 0
     if len(other) < ENOUGH or not use.any():
@@ -81,8 +81,8 @@ def warn_of_scales(x: np.ndarray, other: np.ndarray) -> None:
     if shift > FAR or not 1 / WIDE < ratio < WIDE:
         warnings.warn(
             f"X_trusted is on another scale than X (its columns are {shift:.1f} deviations of X "
-            f"away, and {ratio:.2g} times as wide, in the median): in a Pipeline X_trusted goes "
-            "past the steps before this one; put its rows into X and pass trusted=mask to fit.",
+            f"away, and {ratio:.2g} times as wide, in the median): the steps before this one "
+            "in a Pipeline do not transform it; put its rows into X and pass trusted=mask to fit.",
             ScaleWarning,
             stacklevel=4,
         )
@@ -90,9 +90,9 @@ def warn_of_scales(x: np.ndarray, other: np.ndarray) -> None:
 
 def warn_of_none() -> None:
     warnings.warn(
-        "no trusted rows were given, so labels are weighed by what a classifier of all rows "
-        "believes of them: pass trusted=mask, or X_trusted and y_trusted, for rows whose labels "
-        "you have checked.",
+        "no trusted rows were given, so a classifier of all rows judges the labels that it learned "
+        "from: pass trusted=mask, or X_trusted and y_trusted, for rows whose labels you have "
+        "checked.",
         NoTrustedRowsWarning,
         stacklevel=4,
     )

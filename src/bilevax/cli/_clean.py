@@ -18,7 +18,7 @@ def clean(
         list[str] | None, typer.Option(help="A column to leave out. You may repeat it.")
     ] = None,
     missing: Annotated[
-        str | None, typer.Option(help="Fill empty numbers with the mean or median.")
+        str | None, typer.Option(help="What fills empty numbers: mean or median.")
     ] = None,
     page: Annotated[
         Path | None, typer.Option(help="The page to write. Default: OUT with .html.")
@@ -26,9 +26,13 @@ def clean(
     image: Annotated[
         bool, typer.Option("--image", help="Show each row as a square picture.")
     ] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Hyper-iterations.")] = 50,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Steps of the outer loop, which tunes the weights.")
+    ] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    threshold: Annotated[float, typer.Option(help="A label less probable is suspect.")] = 0.15,
+    threshold: Annotated[
+        float, typer.Option(help="A label below this probability is suspect.")
+    ] = 0.15,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Rows in a training step. Default: all.")
     ] = None,
@@ -37,9 +41,9 @@ def clean(
 ) -> None:
     """Find wrong labels with the help of a few right ones.
 
-    The output has every row as it was, and five more columns: weight, suspect, probability (of the
-    label), proposed (another label) and proposed_probability. A page shows the suspect rows. No
-    file is ever overwritten.
+    The output has every row as it was, and five more columns:
+    weight, suspect, probability, proposed and proposed_probability.
+    A page shows the suspect rows. No file is ever overwritten.
     """
     from ..apps import HyperCleaner
     from ..apps._clean import prepare, write

@@ -47,7 +47,7 @@ def check_rule(
 
     **Raises:**
 
-    An `AssertionError` that says what was expected and what was got. Run it in float64
+    An `AssertionError` that says what was expected and what came out. Run it in float64
     (`jax.config.update("jax_enable_x64", True)`): in float32 tolerances are loose.
 
     !!! example

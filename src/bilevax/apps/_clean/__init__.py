@@ -11,6 +11,7 @@ import numpy as np
 from ..._files import DataError, atomic_write
 from .._hypercleaner import HyperCleaner
 from .features import Examples, examples
+from .problems import Problems
 from .status import status
 from .suspects import Finding, Summary, page, side
 from .table_file import ADDED, TableFile, read
@@ -49,12 +50,22 @@ def prepare(
     for path in (out, page):
         _require_free(path)
     with status(f"reading {table}"):
-        rows, checked = read(table), read(trusted)
+        rows, checked = _read(table, trusted)
     with status(f"reading the columns of {len(rows)} rows"):
         data = examples(rows, checked, label, ignore, missing)
     if image and not data.numeric:
         raise DataError(f"--image needs features that are numbers, and {table} has others.")
     return Job(rows, checked, data, out, page, side(data.x.shape[1]) if image else None)
+
+
+def _read(*paths: Path) -> list[TableFile]:
+    """All of the tables; what is wrong with any of them is said at once."""
+    said, out = Problems(), []
+    for path in paths:
+        with said.gather():
+            out.append(read(path))
+    said.stop()
+    return out
 
 
 def write(job: Job, cleaner: HyperCleaner) -> None:

@@ -10,6 +10,7 @@ EMPTY = {"", "na", "n/a", "nan", "null", "none"}
 """Cells of a column of numbers that hold none, in lower case."""
 LIKE_NUMBER = re.compile(r"[+-]?[\d.,'/: ]*\d ?%?")
 """What somebody may have meant as a number or a date."""
+ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class NotSo(Exception):
@@ -40,6 +41,18 @@ def is_number(word: str) -> bool:
         return word.strip().lower() in EMPTY or _number(word) is not None
     except ValueError:
         return False
+
+
+def like_number(word: str) -> bool:
+    """Whether somebody may have meant a number or a date."""
+    return is_number(word) or bool(LIKE_NUMBER.fullmatch(word.strip()) or ISO.match(word.strip()))
+
+
+def odd(words: list[str]) -> int:
+    """The first that is no number and, if there is such a one, no date."""
+    words = [word.strip() for word in words]
+    strange = [i for i, word in enumerate(words) if not is_number(word)]
+    return next((i for i in strange if not ISO.match(words[i])), strange[0])
 
 
 def _decimal_commas(words: list[str]) -> list[float]:

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._files import DataError
-from .cells import LIKE_NUMBER, READERS, NotSo, is_number, read
+from .cells import READERS, NotSo, is_number, like_number, odd, read
+from .labels import labels
+from .problems import Problems, some
 from .table_file import ADDED, TableFile
 
 MOST = 50
@@ -51,17 +53,14 @@ def examples(
     """
     if missing is not None and missing not in FILL:
         raise DataError(f"--missing must be {' or '.join(FILL)}, got {missing!r}.")
-    names = _feature_names(train, trusted, label, ignore)
-    y, y_trusted = (_labels(table, label) for table in (train, trusted))
-    _require_same_labels(train, trusted, y, y_trusted)
-    found, refused = {}, {}
+    said = Problems([*train.faults, *trusted.faults])
+    names = _feature_names(train, trusted, label, ignore, said)
+    y, y_trusted = labels(train, trusted, label, said)
+    found = {}
     for name in names:
-        try:
+        with said.gather(column=name):
             found[name] = _column(train, trusted, name, missing)
-        except DataError as error:
-            refused[name] = error
-    if refused:
-        raise _all_of(refused)
+    said.stop()
     x = np.concatenate([column.x for column in found.values()], axis=1)
     columns = {name: column.how for name, column in found.items()} | dict.fromkeys(
         ignore, "ignored"
@@ -71,54 +70,27 @@ def examples(
 
 
 def _feature_names(
-    train: TableFile, trusted: TableFile, label: str, ignore: Collection[str]
+    train: TableFile, trusted: TableFile, label: str, ignore: Collection[str], said: Problems
 ) -> list[str]:
+    """The columns to learn from: those of both tables."""
     added = [name for name in ADDED if name in train.names]
     if added:
-        raise DataError(f"{train.path} already has a column {added[0]!r}; rename it.")
+        said.add(f"{train.path} already has a column {some(added)}; rename it.")
     for name in (label, *ignore):
         if name not in train.columns:
-            raise DataError(f"{train.path} has no column {name!r}; it has {_some(train.columns)}.")
-    names = [name for name in train.columns if name != label and name not in ignore]
-    missing = [name for name in (label, *names) if name not in trusted.columns]
+            known = some(list(train.columns))
+            said.add(f"{train.path} has no column {name!r}; it has {known}.")
+    names = [name for name in train.columns if name not in {label, *ignore}]
+    missing = [name for name in (label, *names) if name not in {*trusted.columns, *added}]
     if missing:
-        raise DataError(f"{trusted.path} has no column {_some(missing)}, which {train.path} has.")
+        said.add(f"{trusted.path} has no column {some(missing)}, which {train.path} has.")
     known = {label, *names, *ignore, *ADDED}
     more = [name for name in trusted.columns if name not in known]
     if more:
-        raise DataError(f"{trusted.path} has a column {_some(more)}, which {train.path} has not.")
+        said.add(f"{trusted.path} has a column {some(more)}, which {train.path} has not.")
     if not names:
-        raise DataError(f"{train.path} has no column but {label!r}; features are missing.")
-    return names
-
-
-def _labels(table: TableFile, label: str) -> np.ndarray:
-    out = [str(value) for value in _plain(table.columns[label])]
-    for place, value in zip(table.places, out, strict=True):
-        if not value.strip() or value.lower() == "nan":
-            raise DataError(
-                f"{table.path}, {place}, column {label!r}, is empty; fill it or leave the row out."
-            )
-    return np.asarray(out, object).astype(str)
-
-
-def _require_same_labels(
-    train: TableFile, trusted: TableFile, y: np.ndarray, y_trusted: np.ndarray
-) -> None:
-    there, here = set(y.tolist()), set(y_trusted.tolist())
-    if here - there:
-        i = next(i for i, value in enumerate(y_trusted.tolist()) if value not in there)
-        raise DataError(
-            f"{trusted.path}, {trusted.places[i]}, has the label {str(y_trusted[i])!r}, which "
-            f"{train.path} has not; its labels are {_some(sorted(there))}."
-        )
-    if there - here:
-        raise DataError(
-            f"{trusted.path} has no row with the label {min(there - here)!r}; give at least one "
-            "trusted row for each label."
-        )
-    if len(there) < 2:
-        raise DataError(f"{train.path} has the one label {min(there)!r}; there must be two.")
+        said.add(f"{train.path} has no column but {label!r}; features are missing.")
+    return [name for name in names if name in trusted.columns]
 
 
 def _column(train: TableFile, trusted: TableFile, name: str, missing: str | None) -> Column:
@@ -154,14 +126,14 @@ def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> Colu
         )
     fill = float(FILL[missing](x))
     x = np.stack([np.where(empty, fill, x), empty.astype(float)], axis=1)
-    return Column(x, f"{how}; {empty.sum()} empty cells are the {missing}, {fill:.6g}", False)
+    filled = f"{empty.sum()} empty cells filled with the {missing}, {fill:.6g}"
+    return Column(x, f"{how}; {filled}", False)
 
 
 def _one_hot(words: list[str], name: str, at: Callable) -> Column:
     values = sorted(set(words))
-    like = sum(is_number(word) or bool(LIKE_NUMBER.fullmatch(word.strip())) for word in words)
-    if like >= 0.9 * len(words):
-        i = next(i for i, word in enumerate(words) if not is_number(word))
+    if sum(map(like_number, words)) >= 0.9 * len(words):
+        i = odd(words)
         raise DataError(
             f"{at(i)}, holds {_short(words[i])} among numbers or dates; write numbers as 1234.5 "
             f"and dates as 2024-12-31, or pass --ignore {name}."
@@ -173,15 +145,10 @@ def _one_hot(words: list[str], name: str, at: Callable) -> Column:
             f"values, too many to encode; pass --ignore {name}."
         )
     x = (np.asarray(words)[:, None] == np.asarray(values)).astype(float)
-    return Column(x, f"one of {len(values)} words", False)
-
-
-def _all_of(refused: dict[str, DataError]) -> DataError:
-    if len(refused) == 1:
-        return next(iter(refused.values()))
-    ignore = " ".join(f"--ignore {name}" for name in refused)
-    lines = "".join(f"\n  {error}" for error in refused.values())
-    return DataError(f"{len(refused)} columns cannot be used; mend them, or pass {ignore}:{lines}")
+    numbers = sum(map(is_number, values))
+    also = f", {numbers} of them numbers" if numbers > 1 else ""
+    how = "one word everywhere" if len(values) == 1 else f"one of {len(values)} words{also}"
+    return Column(x, how, False)
 
 
 def _plain(values: Sequence | np.ndarray) -> list:
@@ -190,8 +157,3 @@ def _plain(values: Sequence | np.ndarray) -> list:
 
 def _short(text: str, most: int = 30) -> str:
     return repr(text if len(text) <= most else text[:most] + "...")
-
-
-def _some(names: Collection[str], most: int = 8) -> str:
-    more = f", and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in list(names)[:most]) + more

@@ -24,11 +24,16 @@ h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere }
 h2 { font-size: 1.1rem; margin: 2.25rem 0 .5rem }
 p { margin: .4rem 0; max-width: 46rem } .soft { color: var(--soft) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-.wide { overflow-x: auto } .beside { display: flex; flex-wrap: wrap; column-gap: 4rem }
+.wide { overflow-x: auto; --shade: light-dark(#0003, #000c); background:
+  linear-gradient(to right, var(--back) 50%, #0000) left / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, var(--back) 50%, #0000) right / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--shade), #0000) left / .6rem 100% no-repeat,
+  linear-gradient(to left, var(--shade), #0000) right / .6rem 100% no-repeat }
+.pair { display: flex; flex-wrap: wrap; column-gap: 4rem } .pair > div { max-width: 100% }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; max-width: 16rem; overflow-wrap: break-word }
 th { color: var(--soft); font-weight: 500; white-space: nowrap }
-td.n, th.n { text-align: right; white-space: nowrap }
+td.n, th.n { text-align: right } td.n, th.n, td.place { white-space: nowrap }
 .bar { display: inline-block; height: .6rem; background: var(--red); border-radius: 2px;
   vertical-align: middle; min-width: 1px }
 .given { color: var(--red) } .proposed { color: var(--green) }
@@ -81,7 +86,7 @@ class Summary(NamedTuple):
 
 def page(summary: Summary, findings: Sequence[Finding]) -> str:
     """The page, as text; findings may be the first of more."""
-    tables = f'<div class="beside">{_classes(summary)}{_pairs(summary)}</div>'
+    tables = f'<div class="pair">{_classes(summary)}{_pairs(summary)}</div>'
     body = _head(summary) + tables + _above(summary, len(findings))
     if findings:
         body += _table(findings) if findings[0].pixels is None else _cards(findings)
@@ -110,12 +115,12 @@ def _head(s: Summary) -> str:
 
 def _next(s: Summary) -> str:
     steps = (
-        "Look at the suspect rows below. The first are the surest.",
+        "Look at the suspect rows below. The first ones are the most certain.",
         f"Correct their labels. The column <code>proposed</code> of {escape(s.out)} has a label "
         "for each. Or leave out the rows where <code>suspect</code> is true.",
         f"Add the rows that you checked to {escape(s.trusted)}, and run <code>bilevax clean</code> "
-        "again. More trusted rows make it surer.",
-        "If right labels are accused, lower <code>--threshold</code>; if wrong ones are missed, "
+        "again. With more trusted rows it makes fewer mistakes.",
+        "If it accuses right labels, lower <code>--threshold</code>. If it misses wrong labels, "
         "raise it.",
     )
     return f"<h2>What to do next</h2><ol>{''.join(f'<li>{step}</li>' for step in steps)}</ol>"
@@ -130,7 +135,7 @@ def _pairs(s: Summary) -> str:
         for a, b, n in s.pairs
     )
     head = '<th>label in the table</th><th>proposed</th><th class="n">suspect rows</th>'
-    return _bars("Which label stands for which", head, rows) if rows else ""
+    return _bars("Labels that are confused", head, rows) if rows else ""
 
 
 def _classes(s: Summary) -> str:
@@ -173,7 +178,7 @@ def _columns(s: Summary) -> str:
 def _above(s: Summary, shown: int) -> str:
     if not shown:
         return "<h2>No suspect rows</h2>"
-    columns = f" Of the columns, {s.hidden} are not shown." if s.hidden else ""
+    columns = f" Columns that are not shown: {s.hidden}." if s.hidden else ""
     which = "All suspect rows" if shown == s.suspect else f"The {shown} most suspicious rows"
     return f'<h2>{which}</h2><p class="soft">The least probable label comes first.{columns}</p>'
 
@@ -191,7 +196,8 @@ def _table(shown: Sequence[Finding]) -> str:
 def _line(f: Finding) -> str:
     cells = "".join(f"<td>{escape(_cut(text))}</td>" for _, text in f.cells)
     return (
-        f'<tr><td>{escape(f.place)}</td><td class="given">{escape(_cut(f.given))}</td>'
+        f'<tr><td class="place">{escape(f.place)}</td>'
+        f'<td class="given">{escape(_cut(f.given))}</td>'
         f'<td class="n">{_percent(f.probability)}</td>'
         f'<td class="proposed">{escape(_cut(f.found))}</td><td class="n">{f.sure:.0%}</td>'
         f'<td class="n">{f.weight:.3f}</td>{cells}</tr>'

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib import format
 
 from ..._files import DataError, npz_arrays
+from .problems import some
 from .words import Places, Words
 
 ADDED = ("weight", "suspect", "probability", "proposed", "proposed_probability")
@@ -37,6 +38,8 @@ class TableFile:
     """Where each row stands, in words."""
     write: Write
     """To a file, with the columns of `ADDED`."""
+    faults: Sequence[str] = ()
+    """What is wrong with it, where the rest can be read."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -50,7 +53,7 @@ def read(path: Path) -> TableFile:
     if not path.is_file():
         raise DataError(f"{path} is not a file; give the path of a table.")
     table = kinds[path.suffix.lower()](path)
-    if not len(table):
+    if not len(table) and not table.faults:
         raise DataError(f"{path} has no rows.")
     return table
 
@@ -68,29 +71,39 @@ def _read_csv(path: Path) -> TableFile:
     if first is None or (not first.cells and all(not record.cells for record in records)):
         raise DataError(f"{path} is empty.")
     names = [name.removeprefix("\ufeff") for name in first.cells]
-    require_distinct(path, names)
-    columns = {name: Words() for name in names}
+    columns = [Words() for _ in names]
     lines, ends = array("q"), array("q", [first.end])
-    empty: Record | None = None
+    ragged, empty = [], []
     for record in records:
         if not record.cells:  # allowed at the end of the file
-            empty = empty or record
+            empty.append((record.line, 0))
             continue
-        _require_cells(path, empty or record, len(names))
-        for column, cell in zip(columns.values(), record.cells, strict=True):
+        ragged += empty
+        empty = []
+        if len(record.cells) != len(names):
+            ragged.append((record.line, len(record.cells)))
+            continue
+        for column, cell in zip(columns, record.cells, strict=True):
             column.append(cell)
         lines.append(record.line)
         ends.append(record.end)
     write = lambda file, added: _write_csv(file, data, ends, added)
-    return TableFile(path, names, columns, Places("line", lines), write)
+    by_name = dict(zip(reversed(names), reversed(columns), strict=True))  # the first of two
+    faults = [*_twice(path, names), *_ragged(path, ragged, len(names))]
+    columns = {name: by_name[name] for name in names}
+    return TableFile(path, names, columns, Places("line", lines), write, faults)
 
 
-def _require_cells(path: Path, record: "Record", n: int) -> None:
-    if len(record.cells) != n:
-        raise DataError(
-            f"{path}, line {record.line}, has {len(record.cells)} cells and the header {n}; "
-            "mend or leave out the line."
-        )
+def _ragged(path: Path, found: Sequence[tuple[int, int]], n: int) -> list[str]:
+    """Of lines and the number of their cells."""
+    if not found:
+        return []
+    line, cells = found[0]
+    more = f" (such lines: {len(found)})" if len(found) > 1 else ""
+    return [
+        f"{path}, line {line}, has {cells} cells and the header {n}{more}; mend or leave out the "
+        "line."
+    ]
 
 
 class Record(NamedTuple):
@@ -210,6 +223,10 @@ def _numbered(n: int) -> Places:
 
 
 def require_distinct(path: Path, names: Sequence[str]) -> None:
+    for fault in _twice(path, names):
+        raise DataError(fault)
+
+
+def _twice(path: Path, names: Sequence[str]) -> list[str]:
     twice = [name for name, n in Counter(names).items() if n > 1]
-    if twice:
-        raise DataError(f"{path} has two columns named {twice[0]!r}; rename one.")
+    return [f"{path} has two columns named {some(twice)}; rename one."] if twice else []
