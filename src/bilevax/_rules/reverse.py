@@ -51,7 +51,7 @@ class Reverse(AbstractRule):
         default=None, static=True, converter=check.plain(int | tuple[int, ...] | None)
     )
     policy: Policy | None = eqx.field(default=None, static=True)
-    memory: float | None = eqx.field(default=None, static=True)
+    memory: float | None = eqx.field(default=None, static=True, converter=check.plain(float | None))
 
     def __check_init__(self):
         if self.K is not None:
