@@ -1,6 +1,7 @@
 """Old names and places, what f may return, and where sentences stand."""
 
 import ast
+import gc
 import importlib
 import pathlib
 import sys
