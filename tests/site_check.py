@@ -23,6 +23,8 @@ SCHEMES = ("default", "slate")
 """Light and dark, as the theme calls them, in the order of its switches."""
 VIEWS = [(w, s) for w, turn in zip(WIDTHS, (1, -1), strict=True) for s in SCHEMES[::turn]]
 """Every width in every scheme, in an order that switches as seldom as can be."""
+PATIENCE = 180_000
+"""Milliseconds for a page to load, on a machine that does other things too."""
 SWITCH = """async ([place, scheme]) => {
   const is = () => document.body.dataset.mdColorScheme;
   if (is() !== scheme) document.getElementById(`__palette_${place}`).click();
@@ -48,6 +50,7 @@ def faults(site: Path, pages: list[Path] | None = None) -> list[str]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         window = browser.new_context(offline=True, reduced_motion="reduce").new_page()
+        window.set_default_timeout(PATIENCE)
         said = _listen(window)
         for path in pages:
             seen = [*_look(window, path), *said]
