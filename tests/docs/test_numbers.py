@@ -53,6 +53,16 @@ def test_modules_of_torch():
             assert says(cpu, row["cpu"]) and says(first, row["first"])
 
 
+def test_many_fits():
+    (cells,) = [
+        row for row in table("docs/promises.md", "promise").values() if "2,000 fits" in row[0]
+    ]
+    rows = {row["fits"]: row for row in read("benchmarks/many_fits.json")["rows"]}
+    early, late = rows[200], rows[2000]
+    text = cells[0].partition(": ")[2]
+    assert says(text, early["MB"], early["maps"], 200, late["MB"], late["maps"])
+
+
 def test_mixed_mode():
     assert mixed.table(read("benchmarks/mixed.json")["rows"]) in page("docs/transformers.md")
 

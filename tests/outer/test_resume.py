@@ -269,6 +269,13 @@ def test_arrays_of_every_kind_come_back(tmp_path):
         assert back.dtype == a.dtype and np.array_equal(on_host(back), on_host(a))
 
 
+def test_a_checkpoint_that_unpacks_to_more_than_its_size_is_not_read(tmp_path):
+    Store(tmp_path, keep=1).save(1, {"a": jnp.zeros(3)}, {"tau": 1})
+    np.savez_compressed(tmp_path / "bilevax-2.npz", a=np.zeros(10**6))
+    with pytest.warns(bx.CheckpointWarning, match="would unpack to 8,000,128"):
+        assert Store(tmp_path, keep=1).load().about == {"tau": 1}
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_sixteen_bits_are_saved_as_they_are(tmp_path, dtype):
     """numpy knows no bfloat16: its files say two bytes, and the note says which."""

@@ -96,6 +96,11 @@ def damaged(path: Path, why: Any) -> None:
     )
 
 
+def as_large(unpacked: int, size: int) -> None:
+    if unpacked > size:
+        raise ValueError(f"it has {size:,} bytes and would unpack to {unpacked:,}")
+
+
 def other_digest() -> NoReturn:
     raise ValueError("its content does not agree with its digest")
 

@@ -142,8 +142,9 @@ def write(path: Path, arrays: Arrays, about: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> Saved:
-    """What `write` wrote, if every bit of it is there."""
+    """What `write` wrote, if every bit of it is there. It is not compressed."""
     with open(path, "rb") as file, np.load(file) as members:
+        check.as_large(sum(m.file_size for m in members.zip.infolist()), path.stat().st_size)
         arrays = {name: members[name] for name in members.files}
     if not np.array_equal(arrays.pop("digest"), _digest(arrays)):
         check.other_digest()

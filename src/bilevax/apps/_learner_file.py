@@ -27,7 +27,7 @@ def read(path: Path) -> tuple[dict[str, int], dict[str, np.ndarray]]:
         settings = json.loads(str(arrays.pop(SETTINGS)))
         settings = {k: int(settings[k]) for k in ("T", "filters", "ways", "size")}
         sizes = arrays["c.linear.kernel"].shape
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _strange(path) from error
     if min(settings.values()) < 1 or sizes != (settings["filters"], settings["ways"]):
         raise _strange(path)
@@ -36,9 +36,9 @@ def read(path: Path) -> tuple[dict[str, int], dict[str, np.ndarray]]:
 
 def fill(form: Hyper, arrays: dict[str, np.ndarray], path: Path) -> Hyper:
     """The arrays in the places of `form`."""
-    there = {name: a.shape for name, a in arrays.items()}
+    there = {name: (a.shape, a.dtype.kind) for name, a in arrays.items()}
     leaves, treedef = jax.tree_util.tree_flatten_with_path(form)
-    if there != {_name(place): a.shape for place, a in leaves}:
+    if there != {_name(place): (a.shape, a.dtype.kind) for place, a in leaves}:
         raise _strange(path)
     return treedef.unflatten([arrays[_name(place)] for place, _ in leaves])
 
