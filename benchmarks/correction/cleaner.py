@@ -2,8 +2,8 @@
 
     python benchmarks/correction/cleaner.py
 
-scikit-learn's digits, 900 noisy rows, 400 for testing; HyperCleaner with its defaults, and the same with
-`correct=True`. Writes results/correction/cleaner.json.
+scikit-learn's digits, 900 noisy rows, the last 497 for testing; HyperCleaner with its defaults, and
+the same with `correct=True`. Writes results/correction/cleaner.json.
 """
 
 import functools

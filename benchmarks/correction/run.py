@@ -66,11 +66,12 @@ def followed(case, text: str, steps: int) -> dict:
         counts = {"rule": calls.count(0), "audits": calls.count(1)}
         return {"loss": float(end.value), "gradient": size} | counts
 
+    correct = bx.Correction(share=case.share) if text.endswith(WORD) else None
     began = time.perf_counter()
     rule = Counted(bx.extend.parse_rule(text.removesuffix(WORD)), calls.append)
     result = bx.minimize(
         case.f, case.xi, rule, case.lam, T=case.T, S=case.S, steps=steps,
-        optimizer=case.optimizer, correct=text.endswith(WORD),
+        optimizer=case.optimizer, correct=correct,
         evaluate=measure, evaluate_every=EVERY,
     )  # fmt: skip
     curve = {name: np.asarray(a).tolist() for name, a in result.evaluations.items()}

@@ -1,9 +1,10 @@
-"""What a forward pass, a rule and an audit cost, each alone: least of several times, in turn.
+"""What a forward pass, a rule and an audit cost: CPU seconds of one thread, the least of several.
 
+    export XLA_FLAGS=--xla_cpu_multi_thread_eigen=false
     python benchmarks/correction/times.py adam small paper
 
-Writes results/correction/times.json, in seconds. `run` is the time of whole runs of the first
-seed, compiled before: it is measured for "adam" only.
+Writes results/correction/times.json. `run` has whole runs of the first seed, compiled before: of
+"adam" only. CPU seconds of one thread do not depend on what else the machine does.
 """
 
 import functools
@@ -20,7 +21,7 @@ import bilevax as bx
 from bilevax._hypergradient import estimate
 from bilevax._outer.audits import settled
 
-REPEATS = 8
+REPEATS = 5
 RUNS = ("Reverse()", "Reverse(K=5) corrected", "Reverse(K=20) corrected")
 
 
@@ -38,9 +39,9 @@ def programs(name: str, case) -> dict:
 
 
 def seconds(program) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     jax.block_until_ready(program())
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def measured(name: str) -> dict:
