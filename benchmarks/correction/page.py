@@ -74,30 +74,31 @@ def named(rule: str) -> str:
 
 def over_seeds(case: str) -> str:
     """Means over seeds, against full reverse mode; of the losses also the least and the largest."""
-    head = "rule | loss | least, largest | true gradient | time | time to full + 1 % | audits"
-    lines = [f"| {head} |", "|---|" + "--:|" * 6]
+    head = "rule | seeds | loss | least, largest | gradient | time | time to full + 1 % | audits"
+    table = [f"| {head} |", "|---|" + "--:|" * 7]
     for rule, seeds in compared(case).items():
         rows = list(seeds.values())
         of = lambda key: mean(row[key] for row in rows)  # noqa: B023
         above = [row["above"] for row in rows]
         there = f"{of('there'):.2f}" if of("there") < float("inf") else "not reached"
-        lines.append(
-            f"| {named(rule)} | {of('above'):+.2%} | {min(above):+.2%}, {max(above):+.2%} | "
+        ends = f"{of('above'):+.2%} | {min(above):+.2%}, {max(above):+.2%}"
+        table.append(
+            f"| {named(rule)} | {len(rows)} | {ends} | "
             f"{of('gradient'):.2f} | {of('time'):.2f} | {there} | {of('audits'):.0f} |"
         )
-    return "\n".join(lines)
+    return "\n".join(table)
 
 
 def each_seed(case: str) -> str:
     head = "rule | seed | validation loss | against full | true gradient | time | audits"
-    lines = [f"| {head} |", "|---|" + "--:|" * 6]
+    table = [f"| {head} |", "|---|" + "--:|" * 6]
     for rule, seeds in compared(case).items():
         for seed, row in sorted(seeds.items()):
-            lines.append(
+            table.append(
                 f"| {named(rule)} | {seed} | {row['loss']:.4f} | {row['above']:+.2%} | "
                 f"{row['gradient']:.2f} | {row['forward']:.2f} | {row['audits']:.0f} |"
             )
-    return "\n".join(lines)
+    return "\n".join(table)
 
 
 def lines(path: Path) -> list[dict]:
