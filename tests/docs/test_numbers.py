@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 from benchmarks import cleaning, mixed
+from benchmarks.correction import page as correction
 from benchmarks.peers import page as peers
 from benchmarks.peers.figures import ratios, weighed
 from quoted import RESULTS, ROOT, lines, numbers, page, read, rounds, says, table, tables
@@ -18,6 +19,7 @@ COVERED = {  # page: heads of the tables that a test below computes
         "goal", " | library", " | bilevax, ms", " | ms", "MB |", "power of", " | ResNet",
     ],
     "docs/cleaning.md": ["F1 |", "accuracy |"],
+    "docs/correction.md": ["rule | ", "data | trial", "noise | "],
     KRYLOV: ["rule | products | it.", "rule | f", "rule | products | reg", "inside", " | cases"],
     "docs/reproduction.md": [
         "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", " | bilevax |",
@@ -71,6 +73,17 @@ def test_cleaning():
     text, rows = page("docs/cleaning.md"), cleaning.measured(RESULTS / "cleaning/records.jsonl")
     assert cleaning.table(rows, "F1", cleaning.F1) in text
     assert cleaning.table(rows, "accuracy", cleaning.ACCURACY) in text
+
+
+def test_correction():
+    text = page("docs/correction.md")
+    assert correction.fill(text) == text
+    lost = correction.last_losses("Krylov(2, 4)", "cifar100", correction.TASKS[0]).values()
+    found = re.search(r"alone loses (\d+) of (\d+) trials", text)
+    assert found and says(found[0], sum(x > 10 for x in lost), len(lost))
+    full, *corrected = read("correction/times.json")["adam"]["run"].values()
+    found = re.search(r"took (.*?) of the time of full", text)
+    assert found and says(re.sub(r" \(.*?\)", "", found[1]), *(x / full for x in corrected))
 
 
 def short(rule):

@@ -126,6 +126,21 @@ def test_a_rule_that_fails_costs_audits_and_not_the_run(kind):
     assert np.isfinite(result.history["h_norm"]).all()
 
 
+def test_frozen_steps_that_expand_cost_audits_and_not_the_run():
+    """Krylov says so by an infinite `subspace`."""
+    g = lambda w, lam, S: -jnp.sum(jnp.cosh(0.1 * (w - lam))) * 10
+    xi = bx.Descent(g, bx.constant(jnp.zeros(6)), optax.sgd(0.4))
+    f = lambda w, lam, S: jnp.mean(w**2)
+    go = functools.partial(
+        bx.minimize, f, xi, lam=jnp.linspace(0.1, 2.0, 6), T=40, S=None, steps=5,
+        optimizer=optax.sgd(0.01),
+    )  # fmt: skip
+    with pytest.warns(bx.ToleranceWarning):
+        result = go(rule=bx.Krylov(1, 3), correct=CORRECT)
+    assert result.history["audit_refused"].all()
+    np.testing.assert_allclose(result.lam, go(rule=bx.Reverse()).lam, rtol=1e-10)
+
+
 def test_it_goes_on_to_the_same_bits(tmp_path):
     whole = saved_run(None, 12, correct=CORRECT)
     for steps in (3, 6, 12):

@@ -116,5 +116,9 @@ def _between(
 
 
 def _distrusted(report: Report) -> Bool[Array, ""]:
-    """Whether the rule says of its own h that its error may be as large as h."""
-    return ~(report["error"] < 1) if "error" in report else jnp.asarray(False)
+    """Whether the rule says of its own h that its error may be as large as h.
+
+    `subspace` is a part of the error, and infinite where frozen steps expand.
+    """
+    error = report.get("error", report.get("subspace"))
+    return jnp.asarray(False) if error is None else ~(error < 1)
