@@ -22,7 +22,6 @@ from .._loop import (
     read_vjp,
     scan,
     start_vjp,
-    step_vjp,
     unroll,
 )
 from .._outer.devices import constrained
@@ -128,7 +127,7 @@ def again(xi: Fed, mu: Hyper, X: Seen, s: State, n: int, places: Places, room: S
 def behind(xi: Fed, mu: Hyper, X: Seen, room: State, at: Back, n: int, places: Places) -> Back:
     """From behind a segment, whose n states are in `room`, to before it (Eq. 6)."""
     of = lambda t: jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, t - X.t, 0, False), room)
-    product = lambda t: step_vjp(xi.loop(), mu, X, of(t), t)
+    product = lambda t: xi.loop().advance_vjp(of(t), mu, X, t)
     return _placed(scan(lambda at, _: (back(product, at), None), at, None, n)[0], places)
 
 
