@@ -35,12 +35,14 @@ class weak_jit(Generic[R]):
     """`equinox.filter_jit` with a cache that does not own the functions among the arguments.
 
     Arrays are traced, everything else is static. A program goes when any function that it was
-    compiled for goes. All arguments are positional.
+    compiled for goes. All arguments are positional. If `gives` is set, the last one is an array
+    or a pytree of arrays that the caller gives away: what the program returns takes its room.
     """
 
-    def __init__(self, fun: Callable[..., R]):
+    def __init__(self, fun: Callable[..., R], gives: bool = False):
         functools.update_wrapper(self, fun)
         self._fun, self._programs = fun, OrderedDict[Any, Callable]()
+        self._gives = gives
 
     def __call__(self, *args: Any) -> R:
         return self.given()(*args)
@@ -62,7 +64,10 @@ class weak_jit(Generic[R]):
     def _compiled(self, key: tuple[Any, tuple]) -> Callable:
         trees, parts = key
         parts = tuple(_weak(p(), self._forget) if isinstance(p, weakref.ref) else p for p in parts)
-        self._programs[trees, parts] = program = jax.jit(_program(self._fun, trees, parts))
+        arrays = sum(part is ARRAY for part in parts)
+        given = trees[1].children()[-1].num_leaves if self._gives else 0
+        fun, last = _program(self._fun, trees, parts), range(arrays - given, arrays)
+        self._programs[trees, parts] = program = jax.jit(fun, donate_argnums=tuple(last))
         while len(self._programs) > MOST:
             self._programs.popitem(last=False)
         return program
@@ -104,6 +109,7 @@ def _program(fun: Callable, trees: tuple, parts: tuple) -> Callable:
         args = (tree.unflatten(islice(leaves, tree.num_leaves)) for tree in trees)
         return fun(*chain.from_iterable(args))
 
+    del program.__wrapped__  # its name, but not its signature
     return program
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from statistics import median
 
 import pytest
-from benchmarks import cleaning, mixed
+from benchmarks import cleaning, mixed, replay
 from benchmarks.correction import page as correction
 from benchmarks.peers import page as peers
 from benchmarks.peers.figures import ratios, weighed
@@ -24,6 +24,7 @@ COVERED = {  # page: heads of the tables that a test below computes
     "docs/reproduction.md": [
         "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", " | bilevax |",
     ],
+    "docs/replay.md": [" | 8 rows", "T | CPU"],
     "docs/transformers.md": [" | 3 layers"],
     "docs/which_rule.md": [" | test accuracy"],
 }  # fmt: skip
@@ -67,6 +68,17 @@ def test_many_fits():
 
 def test_mixed_mode():
     assert mixed.table(read("benchmarks/mixed.json")["rows"]) in page("docs/transformers.md")
+
+
+def test_replay():
+    record, text = read("benchmarks/replay.json"), page("docs/replay.md")
+    assert replay.cost_table(record) in text and replay.length_table(record) in text
+    for row, work, passes in zip(record["compare"], record["work"], ("10.2", "7.3"), strict=True):
+        seconds = row["cpu_seconds"]
+        assert seconds["replay"] < 1.1 * seconds["one program"]  # as the page says
+        assert says(passes, seconds["replay"] / seconds["forward"]) and passes in text
+        parts = [work[part]["Mflop"] / work["there"]["Mflop"] for part in ("again", "back")]
+        assert says("5.0", 1 + sum(parts)) and "5.0 forward passes" in text
 
 
 def test_cleaning():

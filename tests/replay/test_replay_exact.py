@@ -25,6 +25,7 @@ from replaying import (
 )
 
 import bilevax as bx
+from bilevax._replay import call
 from bilevax._replay.route import Leg, route, segments, tree
 
 
@@ -146,6 +147,21 @@ def test_a_second_call_compiles_nothing(monkeypatch):
 
     monkeypatch.setattr(compiler, "compile_or_get_cached", lambda *a, **k: compiled.append(1))
     assert same_bits(hg(LAM, S), first) and not compiled
+
+
+def test_all_segments_have_their_states_in_the_same_room(monkeypatch):
+    """New memory for each would cost more than the steps that fill it."""
+    rooms, again = [], call.again
+
+    def noted(*args):
+        room = again(*args)
+        rooms.append([a.unsafe_buffer_pointer() for a in jax.tree.leaves(room)])
+        assert all(a.is_deleted() for a in jax.tree.leaves(args[-1]))
+        return room
+
+    monkeypatch.setattr(call, "again", noted)
+    replayed()
+    assert len(rooms) == 4 and all(room == rooms[0] for room in rooms)
 
 
 def test_each_boundary_is_passed_as_often_as_there_are_levels():

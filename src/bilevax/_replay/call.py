@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from .._errors import outcome
 from .._errors import replay as check
 from .._hypergradient import Estimate
+from .._loop import Back
 from .._outer.devices import everywhere, mesh_of, on_device
 from .._rules.reverse import Reverse
 from .._types import Context, Hyper, State
@@ -20,7 +21,17 @@ from .fed import Fed, Seen
 from .fingerprint import fingerprint
 from .host import form, size, to_host
 from .places import places
-from .programs import ahead, bad_step, begin, behind, finish, turn
+from .programs import (
+    again,
+    ahead,
+    bad_step,
+    begin,
+    behind,
+    behind_in_segments,
+    finish,
+    make_room,
+    turn,
+)
 from .progress import progress_bar
 from .route import Leg, Segment
 from .source import Source, on_devices, read_ahead
@@ -73,6 +84,7 @@ class Call:
             tape.about = {"fingerprint": self._fingerprint(s, checksum)}
         self._turn: Any = None
         self._at: Any = None
+        self._room: State | None = None  # for the states of a segment
         self._arrive(0, s)
 
     def go(self) -> Estimate:
@@ -108,11 +120,17 @@ class Call:
 
     def _go_back(self, leg: Leg, stack: PyTree) -> None:
         (t, n), s = self._segments[leg.j], self._state(leg.j)
-        X = self._seen(t, stack)
-        inner, places = self._problem.inner, self._places
         self._s = None  # the segment's own states take its room
-        self._at = behind(self._xi, self._mu, X, s, self._at, n, inner, places)
+        self._at = self._behind(self._seen(t, stack), s, n)
         self._tape.put_back(leg.j, self._at, self._tree.last)
+
+    def _behind(self, X: Seen, s: State, n: int) -> Back:
+        p, given, places = self._problem, (self._xi, self._mu, X), self._places
+        if p.inner:
+            return behind_in_segments(*given, s, self._at, n, p.inner, places)
+        room = make_room(s, p.segment, places) if self._room is None else self._room
+        self._room = again(*given, s, n, places, room)
+        return behind(*given, self._room, self._at, n, places)
 
     def _state(self, i: int) -> State:
         """The state at boundary i: at hand, on the tape, or the first."""

@@ -10,7 +10,7 @@ from .. import _tree as tree
 from .._loop import Back
 from .._outer.checkpoints import named
 from .._outer.fingerprint import digest, trace
-from .programs import Places, ahead, behind, finish, turn
+from .programs import Places, ahead, behind_in_segments, finish, turn
 
 
 def fingerprint(
@@ -26,7 +26,7 @@ def fingerprint(
     programs = [
         trace(ahead, xi, mu, X, s, 1, places),
         trace(turn, *parts, T, has_aux, places),
-        trace(behind, xi, mu, X, s, at, 1, inner, places),
+        trace(behind_in_segments, xi, mu, X, s, at, 1, inner, places),
         trace(finish, xi, lam, X, at, lam, True),
     ]
     return {

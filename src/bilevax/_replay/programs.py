@@ -1,10 +1,14 @@
 """What is compiled: the start, a segment there (Eq. 4), f, and a segment back (Eq. 6)."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Int
 
 from .. import _tree as tree
@@ -12,9 +16,11 @@ from .._compile import weak_jit
 from .._hypergradient import gradient, loss_of
 from .._loop import (
     Back,
+    back,
     forward,
     in_segments,
     read_vjp,
+    scan,
     start_vjp,
     unroll,
 )
@@ -93,10 +99,43 @@ def turn(
 
 
 @weak_jit
-def behind(
+def make_room(s: State, n: int, places: Places) -> State:
+    """For n states, stacked."""
+    stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (n, *a.shape)), s)
+    return _roomy(stacked, places)
+
+
+@functools.partial(weak_jit, gives=True)
+def again(xi: Fed, mu: Hyper, X: Seen, s: State, n: int, places: Places, room: State) -> State:
+    """The n states of a segment, which begins with s, in the room of those of another one.
+
+    Memory that is new costs more than a step that fills it.
+    """
+    loop = xi.loop()
+    put = lambda room, i, s: jax.tree.map(
+        lambda a, b: lax.dynamic_update_index_in_dim(a, b, i, 0), room, s
+    )
+
+    def step(carry, t):
+        s = loop.advance(carry[0], mu, X, t)
+        return s, put(carry[1], t + 1 - X.t, s)
+
+    return _roomy(forward(step, (s, put(room, 0, s)), X.t, n - 1)[0][1], places)
+
+
+@weak_jit
+def behind(xi: Fed, mu: Hyper, X: Seen, room: State, at: Back, n: int, places: Places) -> Back:
+    """From behind a segment, whose n states are in `room`, to before it (Eq. 6)."""
+    of = lambda t: jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, t - X.t, 0, False), room)
+    product = lambda t: xi.loop().advance_vjp(of(t), mu, X, t)
+    return _placed(scan(lambda at, _: (back(product, at), None), at, None, n)[0], places)
+
+
+@weak_jit
+def behind_in_segments(
     xi: Fed, mu: Hyper, X: Seen, s: State, at: Back, n: int, inner: tuple[int, ...], places: Places
 ) -> Back:
-    """From behind a segment, which begins with s, to before it (Eq. 6)."""
+    """The same of a segment which begins with s, and has segments of its own."""
     way = in_segments(xi.loop(), mu, X, s, X.t, n, inner)[1]
     return _placed(way(at), places)
 
@@ -120,3 +159,9 @@ def finish(
 def _placed(at: Back, places: Places) -> Back:
     alpha, h = constrained(at.alpha, places.alpha), constrained(at.h, places.mu)
     return at._replace(alpha=alpha, h=h)
+
+
+def _roomy(stacked: State, places: Places) -> State:
+    """Every state of a stack where one state lies."""
+    stack = lambda place: NamedSharding(place.mesh, P(None, *place.spec))
+    return constrained(stacked, places.s and tuple(map(stack, places.s)))
