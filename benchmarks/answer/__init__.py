@@ -3,6 +3,6 @@
 python -m benchmarks.answer --help
 
 `problems` has a file for each problem, `methods` one for each method; `follow` runs a method on a
-problem and looks at its lam now and then, `search` finds step sizes, `measure` takes the time;
-`figure` and `page` draw from what they left on disk.
+problem and looks at its lam now and then, `race` does so with all methods and step sizes; `figure`
+and `page` draw from what it left on disk.
 """

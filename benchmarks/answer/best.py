@@ -1,9 +1,7 @@
-"""What a search found: the loss to be reached, and the step size that is first there."""
+"""What the runs of a race found: the loss to be reached, and who is there when."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 NEAR = 1.01
 """A good answer: within one per cent of the best loss that any method reaches."""
@@ -11,24 +9,17 @@ NEAR = 1.01
 Row = Mapping[str, Any]
 
 
-def target(cases: Mapping[str, Any]) -> float:
-    """Of the cases of one problem."""
-    losses = [loss for case in cases.values() for row in case["rows"] for loss in row["losses"]]
-    return NEAR * float(np.nanmin(losses))
+def lowest(rows: Sequence[Row]) -> float:
+    """The lowest loss of some runs."""
+    return min((loss for row in rows for loss in row["losses"]), default=float("inf"))
 
 
-def reached(row: Row, goal: float) -> float | None:
-    """The seconds until the goal; None if the run did not come so far."""
+def reached(row: Row, goal: float) -> float:
+    """The seconds until the goal; infinite if the run did not come so far."""
     pairs = zip(row["seconds"], row["losses"], strict=True)
-    return next((seconds for seconds, loss in pairs if loss <= goal), None)
+    return next((seconds for seconds, loss in pairs if loss <= goal), float("inf"))
 
 
-def rate(rows: Sequence[Row], goal: float) -> float | None:
-    """The step size that is first at the goal; if none is, the one with the lowest loss."""
-    finite = [row for row in rows if np.isfinite(row["losses"]).any()]
-    if not finite:
-        return None
-    there = [row for row in finite if reached(row, goal) is not None]
-    if there:
-        return min(there, key=lambda row: reached(row, goal) or 0.0)["rate"]
-    return min(finite, key=lambda row: np.nanmin(row["losses"]))["rate"]
+def run(rows: Sequence[Row], goal: float) -> Row:
+    """The run that is first at the goal; if none is, the one with the lowest loss."""
+    return min(rows, key=lambda row: (reached(row, goal), lowest([row])))

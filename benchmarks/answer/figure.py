@@ -1,5 +1,6 @@
 """Seconds to a good answer: a panel for each problem, a bar for each method."""
 
+from math import isfinite
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ FAMILIES = {  # how a name begins: whose colour it has
     "F2SA": PURPLE, "BOME": PURPLE, "TorchOpt": RED, "higher": RED, "hypertorch": RED,
 }  # fmt: skip
 SHOWN = 12
-"""Bars of a panel: the first there."""
+"""Bars of a panel: those that are there first, or come nearest."""
 
 
 def colour(name: str) -> Colour:
@@ -27,32 +28,28 @@ def colour(name: str) -> Colour:
 
 def panel(axes: Axes, title: str, rows: list[Line]) -> None:
     """The quickest on top; who did not come to the target says how near."""
-    there = sorted((r for r in rows if r.seconds is not None), key=lambda r: r.seconds or 0)
-    rest = sorted((r for r in rows if r.seconds is None and r.above is not None), key=_above)
-    shown = [*there, *rest][:SHOWN][::-1]
-    low = min((r.seconds or 1 for r in there), default=1) / 3
-    high = 4 * max((r.seconds or 0 for r in there), default=1)
+    rows = [row for row in rows if isfinite(row.above)]
+    shown = sorted(rows, key=lambda row: (row.seconds, row.above))[:SHOWN][::-1]
+    times = [row.seconds for row in shown if isfinite(row.seconds)]
+    low, high = min(times) / 2, 3 * max(times)
     for y, row in enumerate(shown):
-        if row.seconds is not None:
-            axes.barh(y, row.seconds - low, left=low, color=colour(row.name).light)
-        says = f"{row.seconds:.2g} s" if row.seconds is not None else f"not: {_above(row):+.0%}"
+        there = isfinite(row.seconds)
+        end = row.seconds if there else low
+        axes.barh(y, end - low, left=low, color=colour(row.name).light)
         axes.annotate(
-            says, (row.seconds or low, y), (3, 0), textcoords="offset points", va="center",
-            fontsize=8, color=INK.light if row.seconds is not None else MUTED.light,
+            f"{row.seconds:.2g}" if there else f"{row.above:+.0%}", (end, y), (3, 0),
+            textcoords="offset points", va="center", fontsize=8,
+            color=INK.light if there else MUTED.light,
         )  # fmt: skip
     axes.set_yticks(range(len(shown)), [row.name for row in shown])
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    dress(axes, title, "seconds to within 1 % of the best loss", "")
+    dress(axes, title, "CPU seconds to within 1 % of the best loss", "")
     axes.grid(visible=False, axis="y")
     for label, row in zip(axes.get_yticklabels(), shown, strict=True):
         label.set_color(colour(row.name).light)
-
-
-def _above(row: Line) -> float:
-    return row.above if row.above is not None else float("inf")
 
 
 def draw(out: Path) -> Path | None:

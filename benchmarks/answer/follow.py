@@ -12,11 +12,10 @@ from jax import lax
 from .method import Method
 from .problem import Problem
 
-Clock = Callable[[], float]
-GROWTH = 1.15
-"""From one look at lam to the next, the time grows by this factor."""
-PATIENCE = 4
-"""A run ends that has found nothing better in this many times the seconds of its best lam."""
+FIRST, GROWTH = 0.03, 1.25
+"""Seconds until the first look at lam, and by what they grow from one look to the next."""
+GAIN = 0.002
+"""A run ends whose second half made the loss less than this part lower, or not at all."""
 
 
 class Program(NamedTuple):
@@ -25,7 +24,7 @@ class Program(NamedTuple):
     begin: Any
     chunk: Callable[[Any, Any, Any], Any]
     """(state, step size, number of outer iterations) -> state."""
-    judge: Callable[[jax.Array], jax.Array]
+    judge: Callable[[Any], jax.Array]
     seconds: float
     """For the compiler."""
 
@@ -36,10 +35,10 @@ def program(problem: Problem, method: Method) -> Program:
         return lax.fori_loop(0, n, lambda _, state: method.step(given, state, rate), state)
 
     state, S = method.start(problem), problem.S
-    began = time.perf_counter()
+    began = time.process_time()
     rate, n = jnp.zeros((), jnp.float32), jnp.ones((), jnp.int32)
     compiled = jax.jit(chunk).lower(S, state, rate, n).compile()
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     take = lambda state, rate, n: jax.block_until_ready(
         compiled(S, state, jnp.asarray(rate, jnp.float32), jnp.asarray(n, jnp.int32))
     )
@@ -52,22 +51,25 @@ def judge_of(problem: Problem) -> Callable[[jax.Array], jax.Array]:
     return lambda lam: judge(problem.S, lam)
 
 
-def follow(
-    made: Program, rate: float, budget: float, target: float, clock: Clock, growth: float = GROWTH
-) -> dict[str, Any]:
-    """Until the target, the end of the budget, numbers that are not finite, or nothing better."""
-    state, spent, done, n = made.begin, 0.0, 0, 1
+def follow(made: Program, rate: float, budget: float, clock: Callable[[], float]) -> dict[str, Any]:
+    """Until the end of the budget, numbers that are not finite, or no gain for long."""
+    state, spent, done, look = made.begin, 0.0, 0, FIRST
     seconds, iterations, losses = [], [], []
     while spent < budget:
+        n = max(1, round((GROWTH - 1) * done))
         began = clock()
         state = made.chunk(state, rate, n)
         spent, done = spent + clock() - began, done + n
+        if spent < look:
+            continue
+        look = GROWTH * spent
         loss = float(made.judge(state.lam))
+        if not np.isfinite(loss):
+            break
         seconds.append(spent)
         iterations.append(done)
         losses.append(loss)
-        stale = spent > max(PATIENCE * seconds[int(np.argmin(losses))], 1.0)
-        if not np.isfinite(loss) or loss <= target or stale:
+        half = [loss for t, loss in zip(seconds, losses, strict=True) if t <= spent / 2]
+        if spent > budget / 4 and half and min(losses) > (1 - GAIN) * min(half):
             break
-        n = max(1, round((growth - 1) * done))
     return {"seconds": seconds, "iterations": iterations, "losses": losses}

@@ -66,7 +66,7 @@ def solved(problem: Problem, lam: jax.Array, most: int = 500) -> jax.Array:
 
     def unfinished(carry):
         _, _, size, k = carry
-        return (size > 1e-4 * first) & (k < most)
+        return (size > 3e-4 * first) & (k < most)
 
     def body(carry):
         w, state, _, k = carry

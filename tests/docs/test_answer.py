@@ -1,14 +1,21 @@
 """The methods that bilevax is raced with are right: they find the known answer of a quadratic."""
 
+import itertools
+import math
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from benchmarks.answer import best, follow
+from benchmarks.answer import best, follow, table
 from benchmarks.answer.methods import METHODS, blind
 from benchmarks.answer.methods.ours import minimize
+from benchmarks.answer.page import TABLES
 from benchmarks.answer.problem import Problem, curvature, solved
+from benchmarks.peers.page import fill
+from quoted import RESULTS, page
 
 import bilevax as bx
 
@@ -84,36 +91,57 @@ def test_the_judge_trains_to_the_end():
     assert np.isclose(curvature(p.g, p.w, lam, p.S), 1.0, rtol=1e-2)
 
 
+class Counted(NamedTuple):
+    lam: int
+
+
 def test_the_clock_stands_while_lam_is_judged():
-    ticks = iter(range(1000))
-    made = follow.Program(0, lambda state, rate, n: FakeState(n), lambda lam: 1.0 / lam, 0.0)
-    found = follow.follow(made, 0.1, 1e9, 0.3, lambda: next(ticks), growth=2.0)
-    assert found["losses"] == [1.0, 1.0, 0.5, 0.25] and found["seconds"] == [1, 2, 3, 4]
-    assert found["iterations"] == [1, 2, 4, 8]
+    ticks = itertools.count()
+    made = follow.Program(Counted(0), lambda s, _, n: Counted(s.lam + n), lambda k: 1 / k, 0.0)
+    found = follow.follow(made, 0.1, 5.0, lambda: float(next(ticks)))
+    assert found["seconds"] == [1, 2, 3, 4, 5]  # one tick for each chunk, none for a judge
+    assert found["iterations"] == [1, 2, 3, 4, 5] and found["losses"] == [
+        1,
+        1 / 2,
+        1 / 3,
+        1 / 4,
+        1 / 5,
+    ]
 
 
-class FakeState:
-    def __init__(self, n):
-        self.lam = n
+def test_a_run_ends_where_numbers_do():
+    judge = lambda k: math.nan if k > 2 else 1.0
+    made = follow.Program(Counted(0), lambda s, _, n: Counted(s.lam + n), judge, 0.0)
+    found = follow.follow(made, 0.1, 5.0, itertools.count().__next__)
+    assert found["losses"] == [1.0, 1.0]
+
+
+RUNS = [
+    {"rate": 0.1, "seconds": [1, 2], "losses": [1.5, 1.005], "compile_s": 1.0},
+    {"rate": 0.3, "seconds": [1, 3], "losses": [1.4, 1.0], "compile_s": 1.0},
+    {"rate": 1.0, "seconds": [], "losses": [], "compile_s": 1.0},
+]
 
 
 def test_the_best_step_size_is_the_first_at_the_target():
-    rows = [
-        {"rate": 0.1, "seconds": [1, 2], "losses": [1.5, 1.005]},
-        {"rate": 0.3, "seconds": [1, 3], "losses": [1.4, 1.0]},
-        {"rate": 1.0, "seconds": [1], "losses": [float("nan")]},
-    ]
-    searched = {"p": {"a": {"rows": rows}, "b": {"rows": [rows[0] | {"losses": [2, 1.2]}]}}}
-    assert best.target(searched["p"]) == 1.01
-    assert best.rate(rows, 1.01) == 0.1 and best.rate(rows, 1.004) == 0.3
-    assert best.rate(rows, 0.5) == 0.3 and best.reached(rows[0], 1.01) == 2
+    assert best.run(RUNS, 1.01)["rate"] == 0.1 and best.run(RUNS, 1.004)["rate"] == 0.3
+    assert best.run(RUNS, 0.5)["rate"] == 0.3  # nobody is there: the lowest loss
+    far = [row | {"losses": [2 * loss for loss in row["losses"]]} for row in RUNS]
+    first, second, third = table._lines({"a": RUNS, "b": far, "c": RUNS[2:]})
+    assert (first.seconds, first.rate, first.above) == (2, 0.1, 0.0)
+    assert second.seconds == third.seconds == math.inf and second.above == 1.0
 
 
 def test_random_search_keeps_the_best():
-    made = blind.random_search(problem())
+    made = blind.random_search(problem()._replace(lam=jnp.full(N, -8.0)))
     states = [made.begin]
-    for _ in range(5):
+    for _ in range(3):
         states.append(made.chunk(states[-1], 0.0, 4))
     losses = [state.loss for state in states]
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
     assert np.isclose(made.judge(states[-1].lam), losses[-1])
+
+
+def test_page_is_drawn_from_records():
+    text = page("docs/benchmarks.md")
+    assert fill(text, RESULTS / "benchmarks", TABLES) == text and "<!-- answers -->" in text
