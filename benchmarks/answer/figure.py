@@ -6,7 +6,6 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
 
 from bilevax._pages.palette import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, RED, Colour
 
@@ -30,22 +29,18 @@ def panel(axes: Axes, title: str, rows: list[Line]) -> None:
     """The quickest on top; who did not come to the target says how near."""
     rows = [row for row in rows if isfinite(row.above)]
     shown = sorted(rows, key=lambda row: (row.seconds, row.above))[:SHOWN][::-1]
-    times = [row.seconds for row in shown if isfinite(row.seconds)]
-    low, high = min(times) / 2, 3 * max(times)
+    longest = max(row.seconds for row in shown if isfinite(row.seconds))
     for y, row in enumerate(shown):
         there = isfinite(row.seconds)
-        end = row.seconds if there else low
-        axes.barh(y, end - low, left=low, color=colour(row.name).light)
+        end = row.seconds if there else 0
+        axes.barh(y, end, color=colour(row.name).light)
         axes.annotate(
             f"{row.seconds:.2g}" if there else f"{row.above:+.0%}", (end, y), (3, 0),
             textcoords="offset points", va="center", fontsize=8,
             color=INK.light if there else MUTED.light,
         )  # fmt: skip
     axes.set_yticks(range(len(shown)), [row.name for row in shown])
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(0, 1.2 * longest)
     dress(axes, title, "CPU seconds to within 1 % of the best loss", "")
     axes.grid(visible=False, axis="y")
     for label, row in zip(axes.get_yticklabels(), shown, strict=True):
