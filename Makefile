@@ -57,6 +57,7 @@ docs: $(VENV)/docs.stamp
 
 bench: $(PEERS)/bench.stamp
 	$(PEERS)/bin/python -m benchmarks.peers
+	$(PEERS)/bin/python -m benchmarks.answer
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(MINIMUM) $(MODELS) dist

@@ -149,9 +149,9 @@ TABLES: dict[str, Callable[[Path], str]] = {
 }  # fmt: skip
 
 
-def fill(text: str, out: Path) -> str:
+def fill(text: str, out: Path, tables: dict[str, Callable[[Path], str]] = TABLES) -> str:
     """The page with its tables drawn anew."""
-    for name, make in TABLES.items():
+    for name, make in tables.items():
         marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         text = marks.sub(lambda found, make=make: found[1] + make(out) + found[2], text)
     return text
