@@ -142,6 +142,24 @@ def test_random_search_keeps_the_best():
     assert np.isclose(made.judge(states[-1].lam), losses[-1])
 
 
+def test_what_the_page_says_of_winners():
+    found = {
+        title: {row.name: row for row in sorted(rows, key=lambda row: row.seconds)}
+        for title, rows in table.lines(RESULTS / "benchmarks").items()
+    }
+    ours = lambda rows: [row for name, row in rows.items() if name.startswith("bilevax")]
+    assert all(next(iter(rows)).startswith(("SOBA", "AmIGO", "F2SA")) for rows in found.values())
+    nearest = lambda rows: min(ours(rows), key=lambda row: (row.seconds, row.above)).name
+    large = [rows for title, rows in found.items() if title != "MLP" and "20" not in title]
+    assert {nearest(rows) for rows in large} == {"bilevax: implicit, warm"}
+    few = {name: row.seconds for name, row in found["20 penalties"].items()}
+    assert nearest(found["20 penalties"]) == "bilevax: K=5"
+    assert few["random search"] > few["Optuna: TPE"] > max(list(few.values())[:-2])
+    cleaning = found["hypercleaning"]
+    ratio = min(row.seconds for row in ours(cleaning)) / cleaning["SOBA, minibatches"].seconds
+    assert "SOBA is ten times as fast" in page("docs/benchmarks.md") and 10 <= ratio
+
+
 def test_page_is_drawn_from_records():
     text = page("docs/benchmarks.md")
     assert fill(text, RESULTS / "benchmarks", TABLES) == text and "<!-- answers -->" in text
