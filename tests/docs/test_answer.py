@@ -157,7 +157,7 @@ def test_what_the_page_says_of_winners():
     assert few["random search"] > few["Optuna: TPE"] > max(list(few.values())[:-2])
     cleaning = found["hypercleaning"]
     ratio = min(row.seconds for row in ours(cleaning)) / cleaning["SOBA, minibatches"].seconds
-    assert "SOBA is ten times as fast" in page("docs/benchmarks.md") and 10 <= ratio
+    assert "SOBA is more than ten times as fast" in page("docs/benchmarks.md") and ratio >= 10
 
 
 def test_page_is_drawn_from_records():
