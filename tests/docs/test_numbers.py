@@ -17,6 +17,7 @@ KRYLOV = "docs/krylov.md"
 COVERED = {  # page: heads of the tables that a test below computes
     "docs/benchmarks.md": [
         "goal", " | library", " | bilevax, ms", " | ms", "MB |", "power of", " | ResNet",
+        "CPU seconds (step size)", "compiling, CPU seconds", "step size",
     ],
     "docs/cleaning.md": ["F1 |", "accuracy |"],
     "docs/correction.md": ["rule | ", "data | trial", "noise | "],
