@@ -62,7 +62,13 @@ def descent(run):
     rate = lambda values: np.exp(np.array(values))[t // every] * np.minimum(1, (t + 1) / warm)
     (learned,), best = run.of("lam"), min(run.of("constant"), key=lambda row: row["valid"])
     right.plot(t, rate(learned["rate"]), color=BLUE, label="learned")
-    right.plot(t, rate([np.log(best["at"])] * len(learned["rate"])), color=ORANGE, lw=1, label="best constant rate")
+    right.plot(
+        t,
+        rate([np.log(best["at"])] * len(learned["rate"])),
+        color=ORANGE,
+        lw=1,
+        label="best constant rate",
+    )
     right.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
     right.legend(frameon=False)
     return figure

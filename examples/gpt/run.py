@@ -26,10 +26,8 @@ OUTER = optax.adam(0.3)
 class Run:
     """A folder with a record and a tape: whatever kills it, the same command goes on."""
 
-    def __init__(self, p: Problem, folder):
-        self.p, self.folder = p, Path(folder)
-        config = {"experiment": "gpt", **p.setting._asdict()}
-        self._records = Records(folder, config, keys=("kind", "at"), resume=True)
+    def __init__(self, p: Problem, folder, records: Records):
+        self.p, self.folder, self._records = p, Path(folder), records
         self._train, self._judge = p.train(), jax.jit(p.judge)
         self._hg = p.metagradient(bx.Store(self.folder / "tape"))
 
@@ -60,35 +58,46 @@ class Run:
 
     def scores(self, lam):
         """What the two baselines say of each document after training with lam."""
-        find = lambda: dict(zip(("loss", "cosine"), at_the_end(self._train(lam), self.p), strict=True))
-        return self.row("scores", 0, find)
+        return self.row("scores", 0, lambda: at_the_end(self._train(lam), self.p))
 
 
 def main(p, folder, rates=RATES, steps=STEPS):
-    """From the best constant rate, downhill."""
-    run = Run(p, folder)
-    constant = {rate: run.after("constant", rate, p.start(rate))["valid"] for rate in rates}
-    start = p.start(min(constant, key=constant.__getitem__))
-    suspects(run, start)
-    smooth(run, start)
-    lam, state = start, OUTER.init(start)
+    config = {"experiment": "gpt", **p.setting._asdict()}
+    with Records(folder, config, keys=("kind", "at"), resume=True) as records:
+        run = Run(p, folder, records)
+        start = best_constant(run, rates)
+        suspects(run, start)
+        smooth(run, start)
+        lam = downhill(run, start, steps)
+        run.after("learned", "weights and rates", lam)
+        run.after("learned", "weights", lam | {"rate": start["rate"]})
+        run.after("learned", "rates", lam | {"weight": start["weight"]})
+        for rate in rates:
+            run.after("cosine", rate, p.cosine(rate))
+
+
+def best_constant(run, rates):
+    """Equal weights, and the constant rate that validates best."""
+    loss = {rate: run.after("constant", rate, run.p.start(rate))["valid"] for rate in rates}
+    return run.p.start(min(rates, key=loss.__getitem__))
+
+
+def downhill(run, lam, steps):
+    """Steps along metagradients."""
+    state = OUTER.init(lam)
     for i in range(steps):
         h = {name: jnp.asarray(x) for name, x in run.metagradient(i, lam)["h"].items()}
         updates, state = OUTER.update(h, state, lam)
         lam = optax.apply_updates(lam, updates)
     run.row("lam", steps, lambda: lam)
-    run.after("learned", "weights and rates", lam)
-    run.after("learned", "weights", lam | {"rate": start["rate"]})
-    run.after("learned", "rates", lam | {"weight": start["weight"]})
-    for rate in rates:
-        run.after("cosine", rate, p.cosine(rate))
+    return lam
 
 
 def suspects(run, lam):
     """How well one metagradient finds the bad documents, and how well the baselines do."""
     first, scores = run.metagradient(0, lam), run.scores(lam)
     bad = kinds(run.p.setting.documents) != CODE
-    ways = {"metagradient": first["h"]["weight"], "loss": scores["loss"], "cosine": scores["cosine"]}
+    ways = {"metagradient": first["h"]["weight"]} | {k: scores[k] for k in ("loss", "cosine")}
     for way, score in ways.items():
         print(f"{way}: area under the ROC curve {area(np.array(score), bad):.3f}")
 

@@ -84,7 +84,7 @@ def windows(documents, length):
 
 
 class Batches:
-    """Step t sees `rows` windows of documents: each document once in an epoch, wherever it falls."""
+    """Step t sees `rows` documents, a window of each; in an epoch each document has its turn."""
 
     def __init__(self, documents, rows, length, seed=0):
         self.documents, self.rows, self.length, self.seed = documents, rows, length, seed
@@ -93,7 +93,9 @@ class Batches:
         n, size = self.documents.shape
         places = np.arange(t * self.rows, (t + 1) * self.rows)
         which = np.array([self._epoch(place // n)[place % n] for place in places])
-        begin = np.random.default_rng([self.seed, 1, t]).integers(size - self.length, size=self.rows)
+        begin = np.random.default_rng([self.seed, 1, t]).integers(
+            size - self.length, size=self.rows
+        )
         tokens = self.documents[which[:, None], begin[:, None] + np.arange(self.length + 1)]
         return {"documents": which, "tokens": tokens}
 
