@@ -9,28 +9,21 @@ import numpy as np
 from bilevax.paper.records import load
 
 from .scores import area, curve
-from .text import CODE, PROSE, SHUFFLED, kinds
+from .tables import RECORD, best, suspicion
+from .text import CODE, PROSE, SHUFFLED, TABLE, kinds
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
-BLUE, ORANGE, GREY = "#3b6ea8", "#d9822b", "#9a9a9a"
+BLUE, ORANGE, GREY, GREEN = "#3b6ea8", "#d9822b", "#9a9a9a", "#4c9a6a"
 ROOT = Path(__file__).parents[2]
-
-
-def suspicion(run):
-    """Which documents are bad, and what each way says of all of them: more for a worse one."""
-    (first,), (rest,) = run.of("metagradient", at=0), run.of("scores")
-    ways = {"metagradient": first["h"]["weight"], "gradient similarity": rest["cosine"]}
-    ways |= {"training loss": rest["loss"]}
-    return kinds(run.config["documents"]) != CODE, {k: np.array(x) for k, x in ways.items()}
 
 
 def documents(run):
     """Left what the metagradient says of each document, right the ROC curves."""
-    bad, ways = suspicion(run)
+    ways, kind = suspicion(run), kinds(run.config["documents"])
+    bad, colours = kind != CODE, {CODE: GREY, SHUFFLED: ORANGE, TABLE: GREEN, PROSE: BLUE}
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), width_ratios=(3, 2))
-    kind, colours = kinds(len(bad)), {CODE: BLUE, SHUFFLED: ORANGE, PROSE: GREY}
     order = np.argsort(ways["metagradient"])
     for name, colour in colours.items():
         at = np.flatnonzero(kind[order] == name)
@@ -53,18 +46,17 @@ def descent(run):
     (end,) = run.of("learned", at="weights and rates")
     left.plot([*steps, end["valid"]], "o-", ms=4, color=BLUE, label="weights and rates")
     left.axhline(steps[0], color=ORANGE, lw=1, label="best constant rate")
-    best = min(run.of("cosine"), key=lambda row: row["valid"])
-    left.axhline(best["valid"], color=GREY, lw=1, label="best cosine")
+    left.axhline(best(run, "cosine")["valid"], color=GREY, lw=1, label="best cosine")
     left.set(xlabel="metagradient steps", ylabel="validation loss")
     left.legend(frameon=False)
     every, warm = run.config["every"], run.config["warm"]
     t = np.arange(run.config["T"])
     rate = lambda values: np.exp(np.array(values))[t // every] * np.minimum(1, (t + 1) / warm)
-    (learned,), best = run.of("lam"), min(run.of("constant"), key=lambda row: row["valid"])
+    (learned,) = run.of("lam")
     right.plot(t, rate(learned["rate"]), color=BLUE, label="learned")
     right.plot(
         t,
-        rate([np.log(best["at"])] * len(learned["rate"])),
+        rate([np.log(best(run, "constant")["at"])] * len(learned["rate"])),
         color=ORANGE,
         lw=1,
         label="best constant rate",
@@ -74,7 +66,7 @@ def descent(run):
     return figure
 
 
-def main(record=ROOT / "results" / "gpt", folder=ROOT / "docs" / "figures"):
+def main(record=RECORD, folder=ROOT / "docs" / "figures"):
     run = load(record)
     for draw in (documents, descent):
         figure = draw(run)

@@ -14,7 +14,7 @@ from .text import SYMBOLS, Batches, Texts, texts, windows
 
 
 class Setting(NamedTuple):
-    """Sizes. As they stand: a million parameters, and 1,000 steps."""
+    """Sizes. As they stand: 0.8 million parameters, and 1,000 steps."""
 
     documents: int = 240
     judges: int = 40
@@ -22,9 +22,9 @@ class Setting(NamedTuple):
     size: int = 2048
     """Signs of a document."""
     length: int = 32
-    rows: int = 8
+    rows: int = 6
     layers: int = 4
-    width: int = 144
+    width: int = 128
     heads: int = 4
     T: int = 1000
     every: int = 50

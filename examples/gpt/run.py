@@ -16,7 +16,7 @@ from .problem import Problem
 from .scores import area, at_the_end
 from .text import CODE, kinds
 
-RATES = (1e-3, 2e-3, 4e-3, 8e-3)
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 STEPS = 10
 PROBES = (0.01, 0.1)
 OUTER = optax.adam(0.3)
@@ -67,13 +67,13 @@ def main(p, folder, rates=RATES, steps=STEPS):
         run = Run(p, folder, records)
         start = best_constant(run, rates)
         suspects(run, start)
-        smooth(run, start)
         lam = downhill(run, start, steps)
         run.after("learned", "weights and rates", lam)
         run.after("learned", "weights", lam | {"rate": start["rate"]})
         run.after("learned", "rates", lam | {"weight": start["weight"]})
         for rate in rates:
             run.after("cosine", rate, p.cosine(rate))
+        smooth(run, start)
 
 
 def best_constant(run, rates):
