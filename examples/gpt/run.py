@@ -65,21 +65,24 @@ def main(p, folder, rates=RATES, steps=STEPS):
     config = {"experiment": "gpt", **p.setting._asdict()}
     with Records(folder, config, keys=("kind", "at"), resume=True) as records:
         run = Run(p, folder, records)
-        start = best_constant(run, rates)
+        start = searched(run, rates)
         suspects(run, start)
         lam = downhill(run, start, steps)
         run.after("learned", "weights and rates", lam)
         run.after("learned", "weights", lam | {"rate": start["rate"]})
         run.after("learned", "rates", lam | {"weight": start["weight"]})
-        for rate in rates:
-            run.after("cosine", rate, p.cosine(rate))
         smooth(run, start)
 
 
-def best_constant(run, rates):
-    """Equal weights, and the constant rate that validates best."""
+def searched(run, rates):
+    """Equal weights, and the best constant rate, made to fall.
+
+    A constant rate ends with the noise of its last batches, in w and in the metagradient.
+    """
     loss = {rate: run.after("constant", rate, run.p.start(rate))["valid"] for rate in rates}
-    return run.p.start(min(rates, key=loss.__getitem__))
+    for rate in rates:
+        run.after("cosine", rate, run.p.cosine(rate))
+    return run.p.cosine(min(loss, key=loss.__getitem__))
 
 
 def downhill(run, lam, steps):
