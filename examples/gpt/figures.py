@@ -31,7 +31,7 @@ def documents(run):
     left.axhline(0, color="black", lw=0.5)
     left.set(xlabel="document, by rank", ylabel="metagradient of its weight, · 1000")
     left.legend(frameon=False)
-    for (name, score), colour in zip(ways.items(), (BLUE, ORANGE, GREY), strict=True):
+    for (name, score), colour in zip(ways.items(), (BLUE, GREEN, ORANGE, GREY), strict=True):
         right.plot(*curve(score, bad), color=colour, label=f"{name}, {area(score, bad):.2f}")
     right.plot([0, 1], [0, 1], ":", color="black", lw=0.5)
     right.set(xlabel="good documents suspected", ylabel="bad documents found")

@@ -1,8 +1,4 @@
-"""A small GPT, in Equinox.
-
-No weight begins at zero, as some like it: the gradients of other weights would be zero, then, too,
-and what Adam makes of the first ones that are not is anything but smooth.
-"""
+"""A small GPT, in Equinox: its layers are scanned, its queries and keys normalised."""
 
 import equinox as eqx
 import jax

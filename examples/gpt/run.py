@@ -47,14 +47,14 @@ class Run:
         """Training with lam, and what it leads to."""
         return self.row(kind, at, lambda: self._judge(self._train(lam)))
 
-    def metagradient(self, at, lam):
+    def metagradient(self, kind, at, lam):
         """The gradient of the validation loss through the whole training with lam."""
 
         def find():
             out = self._hg(lam, self.p.valid)
             return {"h": out.h} | self._judge(out.w)
 
-        return self.row("metagradient", at, find)
+        return self.row(kind, at, find)
 
     def scores(self, lam):
         """What the two baselines say of each document after training with lam."""
@@ -65,8 +65,8 @@ def main(p, folder, rates=RATES, steps=STEPS):
     config = {"experiment": "gpt", **p.setting._asdict()}
     with Records(folder, config, keys=("kind", "at"), resume=True) as records:
         run = Run(p, folder, records)
-        start = searched(run, rates)
-        suspects(run, start)
+        constant, start = searched(run, rates)
+        suspects(run, constant, start)
         lam = downhill(run, start, steps)
         run.after("learned", "weights and rates", lam)
         run.after("learned", "weights", lam | {"rate": start["rate"]})
@@ -75,39 +75,45 @@ def main(p, folder, rates=RATES, steps=STEPS):
 
 
 def searched(run, rates):
-    """Equal weights, and the best constant rate, made to fall.
-
-    A constant rate ends with the noise of its last batches, in w and in the metagradient.
-    """
+    """Equal weights, with the best constant rate, and with this rate falling along a cosine."""
     loss = {rate: run.after("constant", rate, run.p.start(rate))["valid"] for rate in rates}
     for rate in rates:
         run.after("cosine", rate, run.p.cosine(rate))
-    return run.p.cosine(min(loss, key=loss.__getitem__))
+    rate = min(rates, key=loss.__getitem__)
+    return run.p.start(rate), run.p.cosine(rate)
 
 
 def downhill(run, lam, steps):
     """Steps along metagradients."""
     state = OUTER.init(lam)
     for i in range(steps):
-        h = {name: jnp.asarray(x) for name, x in run.metagradient(i, lam)["h"].items()}
+        h = {
+            name: jnp.asarray(x)
+            for name, x in run.metagradient("metagradient", i, lam)["h"].items()
+        }
         updates, state = OUTER.update(h, state, lam)
         lam = optax.apply_updates(lam, updates)
     run.row("lam", steps, lambda: lam)
     return lam
 
 
-def suspects(run, lam):
-    """How well one metagradient finds the bad documents, and how well the baselines do."""
-    first, scores = run.metagradient(0, lam), run.scores(lam)
+def suspects(run, constant, lam):
+    """How well one metagradient finds the bad documents, and how well the baselines do.
+
+    A constant rate ends with the noise of its last batches, in w and in the metagradient.
+    """
+    noisy = run.metagradient("metagradient, constant rate", 0, constant)
+    first, scores = run.metagradient("metagradient", 0, lam), run.scores(lam)
+    ways = {"metagradient, constant rate": noisy["h"]["weight"]}
+    ways |= {"metagradient": first["h"]["weight"]} | {k: scores[k] for k in ("loss", "cosine")}
     bad = kinds(run.p.setting.documents) != CODE
-    ways = {"metagradient": first["h"]["weight"]} | {k: scores[k] for k in ("loss", "cosine")}
     for way, score in ways.items():
         print(f"{way}: area under the ROC curve {area(np.array(score), bad):.3f}")
 
 
 def smooth(run, lam):
     """Whether the loss changes by what its gradient says, in small steps."""
-    first = run.metagradient(0, lam)
+    first = run.metagradient("metagradient", 0, lam)
     h = {name: jnp.asarray(x) for name, x in first["h"].items()}
     for e in PROBES:
         new = {name: lam[name] - e * jnp.sign(h[name]) for name in lam}

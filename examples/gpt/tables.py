@@ -16,8 +16,9 @@ RECORD = Path(__file__).parents[2] / "results" / "gpt"
 def suspicion(run):
     """What each way says of all documents: more for a worse one."""
     (first,), (rest,) = run.of("metagradient", at=0), run.of("scores")
-    ways = {"metagradient": first["h"]["weight"], "training loss": rest["loss"]}
-    ways |= {"gradient similarity": rest["cosine"]}
+    (noisy,) = run.of("metagradient, constant rate")
+    ways = {"metagradient": first["h"]["weight"], "gradient similarity": rest["cosine"]}
+    ways |= {"training loss": rest["loss"], "metagradient, constant rate": noisy["h"]["weight"]}
     return {name: np.array(score) for name, score in ways.items()}
 
 
@@ -40,27 +41,27 @@ def best(run, kind):
 
 def losses(run):
     """Of validation and of test, by how lam was found."""
-    rows = {
-        f"{kind}, rate {best(run, kind)['at']:g}": best(run, kind)
-        for kind in ("constant", "cosine")
-    }
-    names = {"weights": "learned weights", "rates": "learned rates"}
-    names["weights and rates"] = "learned weights and rates"
-    rows |= {name: run.of("learned", at=at)[0] for at, name in names.items()}
+    rate, top = best(run, "constant")["at"], best(run, "cosine")["at"]
+    rows = {f"constant rate {rate:g}, the best": run.of("constant", at=rate)}
+    rows |= {f"cosine from {rate:g}, the start": run.of("cosine", at=rate)}
+    rows |= {f"cosine from {top:g}, the best": run.of("cosine", at=top)}
+    learned = ("weights", "rates", "weights and rates")
+    rows |= {f"learned {what}": run.of("learned", at=what) for what in learned}
     lines = ["| | validation loss | test loss |", "|---|--:|--:|"]
-    lines += [f"| {name} | {row['valid']:.3f} | {row['test']:.3f} |" for name, row in rows.items()]
+    lines += [f"| {name} | {r['valid']:.3f} | {r['test']:.3f} |" for name, (r,) in rows.items()]
     return "\n".join(lines)
 
 
-def costs(rows):
-    """Of the benchmark: clock, cores and memory."""
-    lines = ["| | seconds | CPU seconds | peak memory |", "|---|--:|--:|--:|"]
-    for row in rows:
-        seconds = f"{row['seconds']:.0f} | {row['cpu_seconds']:.0f}"
-        lines.append(f"| {row['way']} | {seconds} | {row['peak_bytes'] / 1e6:.0f} MB |")
+def costs(run):
+    """The fastest of its kind: clock and cores; the largest memory of the process by then."""
+    lines = ["| 1,000 steps | seconds | CPU seconds | peak memory |", "|---|--:|--:|--:|"]
+    for name, kind in (("forward", "constant"), ("metagradient", "metagradient")):
+        row = min(run.of(kind), key=lambda row: row["seconds"])
+        memory = max(row["peak_bytes"] for row in run.of(kind)) / 1e6
+        lines.append(f"| {name} | {row['seconds']:.0f} | {row['cpu']:.0f} | {memory:.0f} MB |")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
     run = load(sys.argv[1] if len(sys.argv) > 1 else RECORD)
-    print(areas(run), losses(run), sep="\n\n")
+    print(areas(run), losses(run), costs(run), sep="\n\n")
