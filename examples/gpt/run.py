@@ -16,7 +16,7 @@ from .problem import Problem
 from .scores import area, at_the_end
 from .text import CODE, kinds
 
-RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
 STEPS = 10
 PROBES = (0.01, 0.1)
 OUTER = optax.adam(0.3)

@@ -62,6 +62,17 @@ def costs(run):
     return "\n".join(lines)
 
 
+def smooth(run):
+    """Steps against the signs of the first metagradient: by what the validation loss changes."""
+    (first,) = run.of("metagradient", at=0)
+    slope = sum(np.abs(h).sum() for h in first["h"].values())
+    lines = ["| step | says the metagradient | says training |", "|---|--:|--:|"]
+    for row in run.of("probe"):
+        found = row["valid"] - first["valid"]
+        lines.append(f"| {row['at']:g} | {-row['at'] * slope:.4f} | {found:.4f} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     run = load(sys.argv[1] if len(sys.argv) > 1 else RECORD)
-    print(areas(run), losses(run), costs(run), sep="\n\n")
+    print(areas(run), losses(run), costs(run), smooth(run), sep="\n\n")
