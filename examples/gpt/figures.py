@@ -23,19 +23,19 @@ def documents(run):
     """Left what the metagradient says of each document, right the ROC curves."""
     ways, kind = suspicion(run), kinds(run.config["documents"])
     bad, colours = kind != CODE, {CODE: GREY, SHUFFLED: ORANGE, TABLE: GREEN, PROSE: BLUE}
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), width_ratios=(3, 2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4), width_ratios=(3, 2))
     order = np.argsort(ways["metagradient"])
     for name, colour in colours.items():
         at = np.flatnonzero(kind[order] == name)
         left.plot(at, 1e3 * ways["metagradient"][order][at], "o", ms=3, color=colour, label=name)
     left.axhline(0, color="black", lw=0.5)
-    left.set(xlabel="document, by rank", ylabel="metagradient of its weight, · 1000")
+    left.set(xlabel="document, by rank", ylabel="metagradient · 1000")
     left.legend(frameon=False)
     for (name, score), colour in zip(ways.items(), (BLUE, GREEN, ORANGE, GREY), strict=True):
         right.plot(*curve(score, bad), color=colour, label=f"{name}, {area(score, bad):.2f}")
     right.plot([0, 1], [0, 1], ":", color="black", lw=0.5)
     right.set(xlabel="good documents suspected", ylabel="bad documents found")
-    right.legend(frameon=False, fontsize=8)
+    right.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
     return figure
 
 
@@ -45,7 +45,7 @@ def descent(run):
     steps = [row["valid"] for row in run.of("metagradient")]
     (end,) = run.of("learned", at="weights and rates")
     left.plot([*steps, end["valid"]], "o-", ms=4, color=BLUE, label="weights and rates")
-    left.axhline(steps[0], color=ORANGE, lw=1, label="best constant rate")
+    left.axhline(best(run, "constant")["valid"], color=ORANGE, lw=1, label="best constant rate")
     left.axhline(best(run, "cosine")["valid"], color=GREY, lw=1, label="best cosine")
     left.set(xlabel="metagradient steps", ylabel="validation loss")
     left.legend(frameon=False)
