@@ -9,8 +9,10 @@ from benchmarks import cleaning, mixed, replay
 from benchmarks.correction import page as correction
 from benchmarks.peers import page as peers
 from benchmarks.peers.figures import ratios, weighed
+from examples.gpt import tables as gpt
 from quoted import RESULTS, ROOT, lines, numbers, page, read, rounds, says, table, tables
 
+from bilevax.paper.records import load
 from bilevax.paper.report import Report
 
 KRYLOV = "docs/krylov.md"
@@ -27,6 +29,7 @@ COVERED = {  # page: heads of the tables that a test below computes
     ],
     "docs/replay.md": [" | 8 rows", "T | CPU"],
     "docs/transformers.md": [" | 3 layers"],
+    "docs/tutorials/gpt.md": [" | all", " | validation loss", "1,000 steps", "step"],
     "docs/which_rule.md": [" | test accuracy"],
 }  # fmt: skip
 ADVICE = {"docs/which_rule.md": ["your inner loop"], "docs/diagnosis.md": [" | "]}
@@ -307,3 +310,9 @@ def test_where_cleanlab_is_better():
     assert "by 0.8 to 7.2 points" in page("docs/cleaning.md")
     apart = [abs(r["f1"] - r[k]) for r in rows for k in ("from_all_f1", "from_trusted_f1")]
     assert max(apart) < 0.02
+
+
+def test_the_gpt_of_the_tutorial():
+    text, run = page("docs/tutorials/gpt.md"), load(RESULTS / "gpt")
+    for made in (gpt.areas, gpt.losses, gpt.costs, gpt.smooth):
+        assert made(run) in text

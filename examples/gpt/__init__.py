@@ -1,0 +1,1 @@
+"""Which of my training documents hurt? A small GPT, and the metagradient of its whole training."""
