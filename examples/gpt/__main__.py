@@ -1,4 +1,4 @@
-"""python -m examples.gpt [FOLDER]: all of it, in less than half an hour on two cores."""
+"""python -m examples.gpt [FOLDER]: all of it; if it was killed, the same command goes on."""
 
 import sys
 
