@@ -60,7 +60,7 @@ class OuterRun:
     ):
         problem, lam = everywhere((problem, lam), problem.mesh)
         found = store.load() if store else None
-        start = found.about["start"] if found else None
+        start = found.about.get("start") if found else None  # an older file has none
         reader = None if contexts is None else Reader(contexts, start)
         S = _example(problem, reader)
         eqx.filter_eval_shape(_require_visible, problem, lam, S)
