@@ -3,7 +3,6 @@
 import gc
 import importlib.util
 import os
-from pathlib import Path
 
 import jaxlib.version
 
@@ -52,13 +51,3 @@ def pytest_collection_modifyitems(items):
 # PyTorch is in the environment of `make test-models` only.
 WITH_TORCH = ["src/bilevax/torch/*", "tests/pytorch/*"]
 collect_ignore_glob = [] if importlib.util.find_spec("torchax") else WITH_TORCH
-
-MAPS = Path("/proc/self/maps")
-
-
-def pytest_runtest_teardown(item, nextitem):
-    """A compiled program holds a few memory maps, of which Linux allows 65530 to a process;
-    a worker that has compiled too many is killed in the middle of a compilation.
-    """
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 20_000:
-        jax.clear_caches()
