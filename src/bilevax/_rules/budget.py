@@ -21,7 +21,7 @@ A processor takes tens of operations in the time of moving a number to memory an
 def plan(
     memory: float, xi: AbstractDynamics, lam: Hyper, S: Context, s: State, n: int
 ) -> tuple[tuple[int, ...], Policy | None]:
-    """Segments and policy of the fastest way back over n steps from s that fits.
+    """Segments and policy of a way back over n steps from s that fits, the likely fastest one.
 
     Long products are kept if they fit; else iterates; else starts of segments, in as many levels as
     it takes.

@@ -31,9 +31,9 @@ class Reverse(AbstractRule):
         which is the fastest and takes the most memory. Default: nothing. JAX differentiates the
         loop then, by reverse mode also where `Descent` is `symmetric`.
     - `memory`: bytes that the way back may keep, instead of a `segment` and a `policy` of yours.
-        The rule chooses from shapes what is fastest and fits: it keeps large products of each step
-        (with a `policy`), or iterates, or segments, as deep as it takes. One step's own
-        activations come on top.
+        The rule chooses from shapes what fits and is likely to be fastest: it keeps large products
+        of each step (with a `policy`), or iterates, or segments, as deep as it takes. One step's
+        own activations come on top.
 
     !!! example
 
