@@ -112,7 +112,7 @@ def context(S: PyTree) -> PyTree:
 
 
 def _is_foreign(a: Any) -> bool:
-    return not isinstance(a, (jax.Array, np.ndarray, np.generic)) and hasattr(a, "__dlpack__")
+    return hasattr(type(a), "__dlpack__") and not isinstance(a, (jax.Array, np.ndarray, np.generic))
 
 
 def _own(tensor: Any, where: str) -> Array:

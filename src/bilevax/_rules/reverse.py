@@ -100,8 +100,8 @@ class Reverse(AbstractRule):
         if self.memory is not None and n > 0:
             lengths, policy = plan(self.memory, xi, lam, S, s, n)
         else:
-            c, policy = self.segment or (), self.policy
-            lengths = c if isinstance(c, tuple) else (c,)
+            lengths = () if self.segment is None else rules.segments(self.segment)
+            policy = self.policy
         return in_segments(xi, lam, S, s, t, n, lengths, policy)[:2]
 
     def sees(self) -> Channel:
