@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, PyTree
 
 from . import _tree as tree
 from ._compile import weak_jit
@@ -98,20 +98,30 @@ def estimate(
     T: int,
     has_aux: bool = False,
     exact: AbstractRule | None = None,
-) -> tuple[Estimate, Bool[Array, " 4"], Hyper | None]:
-    """The estimate, what is wrong with it, and the h of an exact rule if one is given.
+    memory: PyTree = None,
+) -> tuple[Estimate, Bool[Array, " 4"], Hyper | None, PyTree]:
+    """The estimate, what is wrong with it, the h of an exact rule if one is given, and what the
+    rule passes on if it begins with a memory.
 
     Wrong: w, f or h not finite, h zero where it may not be. Where there is an exact h, it is the
     one that must be finite: the other is compared with it.
     """
-    w, pull = apply(rule.vjp if exact is None else partial(rule.audited, exact), xi, lam, S, T)
+    w, pull = apply(_way(rule, exact, memory), xi, lam, S, T)
     (value, aux), (alpha, direct) = gradient(f, w, lam, S, has_aux)
     indirect, report, *more = pull(alpha)
+    if memory is not None and exact is None:
+        report, memory = report
     h, *h_exact = (optax.tree.add(direct, part) for part in (indirect, *more))
     bad = [~tree.all_finite(x) for x in (tree.inexact(w), value, *(h_exact or [h]))]
     blank = jnp.asarray(False) if h_exact else _blank(rule, alpha, h)
     out = Estimate((value, aux) if has_aux else value, h, w, report)
-    return out, jnp.stack([*bad, blank]), h_exact[0] if h_exact else None
+    return out, jnp.stack([*bad, blank]), h_exact[0] if h_exact else None, memory
+
+
+def _way(rule: AbstractRule, exact: AbstractRule | None, memory: PyTree) -> Callable[..., Any]:
+    if exact is not None:
+        return partial(rule.audited, exact)
+    return rule.vjp if memory is None else partial(rule.warm_vjp, memory)
 
 
 def gradient(f: Callable[..., Any], w: Params, lam: Hyper, S: Context, has_aux: bool):

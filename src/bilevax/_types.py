@@ -34,6 +34,9 @@ Pull: TypeAlias = Callable[[Params], tuple[Hyper, Report]]
 AuditedPull: TypeAlias = Callable[[Params], tuple[Hyper, Report, Hyper]]
 """As `Pull`, and the sum of all terms."""
 
+WarmPull: TypeAlias = Callable[[Params], tuple[Hyper, tuple[Report, PyTree]]]
+"""As `Pull`, and what the rule found that the next call may begin with."""
+
 Policy: TypeAlias = Callable[..., Any]
 """What `jax.checkpoint` keeps: one of `jax.checkpoint_policies`."""
 

@@ -1,6 +1,6 @@
 """What is said about audits of a run, and about a rule that fails them."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from . import outcome, rules
 from .warn import warn
@@ -36,6 +36,13 @@ def audited(correct: Any, audit: Any, kinds: tuple[type, type], contexts: Any) -
             "correct and audit were both given: a correction audits, so leave audit out."
         )
     return next((kind() if value is True else value for value, kind in asked.values()), None)
+
+
+def two_truths(rule: Any) -> NoReturn:
+    raise ValueError(
+        f"audits compare {rule!r} with the exact hypergradient of T steps, but with warm_start=True "
+        "this rule aims at the end of training instead: leave correct and audit out."
+    )
 
 
 def refused(rule: Any, step: int) -> None:

@@ -9,7 +9,7 @@ import optax
 from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, PyTree
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
@@ -48,8 +48,17 @@ class OuterProblem(eqx.Module):
         return self.mesh is not None and self.batch > 1
 
 
+class Warm(NamedTuple):
+    """What a warm start begins with."""
+
+    w: Params
+    """w_T of the last hyper-iteration."""
+    memory: PyTree
+    """What the rule found there, if it can use it again."""
+
+
 class Means(NamedTuple):
-    """Means over the batch; w, bad and blank are not means."""
+    """Means over the batch; warm, bad and blank are not means."""
 
     value: Array
     h: Hyper
@@ -58,7 +67,7 @@ class Means(NamedTuple):
     """In any context: w_T, f or h is not finite; in an audit, the exact h."""
     blank: Bool[Array, ""]
     """In all contexts: the rule's h is zero where it may not be."""
-    w: Params | None
+    warm: Warm | None
     exact: Hyper
     """The exact h, in an audit; else zero."""
 
@@ -66,7 +75,7 @@ class Means(NamedTuple):
 def mean_estimate(
     problem: OuterProblem,
     lam: Hyper,
-    w: Params | None,
+    warm: Warm | None,
     tau: Int[Array, ""],
     S: Context,
     audit: bool = False,
@@ -78,35 +87,34 @@ def mean_estimate(
     if problem.draw is not None:  # keys depend on tau alone, so a resumed run draws the same
         S = jax.random.split(jax.random.fold_in(problem.key, tau), problem.batch)
     if problem.divides_batch:
-        sums, w = _sum_over_devices(problem, lam, w, tau, S, audit)
+        sums, warm = _sum_over_devices(problem, lam, warm, tau, S, audit)
     elif problem.batch > 1:
-        sums, w = _sum(problem, lam, w, tau, S, audit)
+        sums, warm = _sum(problem, lam, warm, tau, S, audit)
     else:
-        only = jax.tree.map(lambda a: a[0], (w, S))
-        sums, w = _term(problem, lam, tau, only, audit)
-        w = jax.tree.map(lambda a: a[None], w)
+        only = jax.tree.map(lambda a: a[0], (warm, S))
+        sums, warm = _term(problem, lam, tau, only, audit)
+        warm = jax.tree.map(lambda a: a[None], warm)
     value, h, report, bad, exact = sums
     mean = lambda x: tree.scale(1 / problem.batch, x)
-    return Means(
-        mean(value), mean(h), mean(report), bad[:3] > 0, bad[3] == problem.batch, w, mean(exact)
-    )
+    bad, blank = bad[:3] > 0, bad[3] == problem.batch
+    return Means(mean(value), mean(h), mean(report), bad, blank, warm, mean(exact))
 
 
-def _sum_over_devices(problem: OuterProblem, lam, w, tau, S, audit: bool):
+def _sum_over_devices(problem: OuterProblem, lam, warm, tau, S, audit: bool):
     """Every device takes its part of the batch; one sum over all of them."""
     arrays, rest = eqx.partition(problem, eqx.is_array)
     axes = problem.mesh.axis_names  # pyright: ignore
 
-    def part(arrays, lam, w, tau, S):
-        sums, w = _sum(eqx.combine(arrays, rest), lam, w, tau, S, audit)
-        return lax.psum(sums, axes), w
+    def part(arrays, lam, warm, tau, S):
+        sums, warm = _sum(eqx.combine(arrays, rest), lam, warm, tau, S, audit)
+        return lax.psum(sums, axes), warm
 
     ins, outs = (P(), P(), P(axes), P(), P(axes)), (P(), P(axes))
     run = jax.shard_map(part, mesh=problem.mesh, in_specs=ins, out_specs=outs, check_vma=False)
-    return run(arrays, lam, w, tau, S)
+    return run(arrays, lam, warm, tau, S)
 
 
-def _sum(problem: OuterProblem, lam, w, tau, S, audit: bool):
+def _sum(problem: OuterProblem, lam, warm, tau, S, audit: bool):
     """Sums over contexts (or keys) stacked along the first axis, `at_once` at a time."""
     n = jax.tree.leaves(S)[0].shape[0]
     width = min(problem.at_once, n)
@@ -118,40 +126,39 @@ def _sum(problem: OuterProblem, lam, w, tau, S, audit: bool):
         return jax.vmap(one)(x)
 
     def body(total, x):
-        terms, w = together(x)
+        terms, warm = together(x)
         terms = jax.tree.map(lambda a: jnp.sum(a, axis=0, dtype=a.dtype), terms)
-        return optax.tree.add(total, terms), w
+        return optax.tree.add(total, terms), warm
 
-    slices = jax.tree.map(lambda a: a.reshape(n // width, width, *a.shape[1:]), (w, S))
+    slices = jax.tree.map(lambda a: a.reshape(n // width, width, *a.shape[1:]), (warm, S))
     form, _ = jax.eval_shape(one, jax.tree.map(lambda a: a[0, 0], slices))
     total = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), form)
-    total, w = lax.scan(body, total, slices)
-    return total, jax.tree.map(lambda a: a.reshape(n, *a.shape[2:]), w)
+    total, warm = lax.scan(body, total, slices)
+    return total, jax.tree.map(lambda a: a.reshape(n, *a.shape[2:]), warm)
 
 
 def _term(
     problem: OuterProblem,
     lam: Hyper,
     tau: Int[Array, ""],
-    given: tuple[Params | None, Any],
+    given: tuple[Warm | None, Any],
     audit: bool,
 ):
-    """((value, h, report, bad, exact h), w_T) of one context S, given with w: where a warm start
-    begins.
-    """
-    w, S = given
+    """((value, h, report, bad, exact h), warm) of one context S, given with what it begins with."""
+    warm, S = given
     if problem.draw is not None:  # S is a key
         S = problem.draw(S)
     elif S is None:
         S = problem.S
-    xi = problem.xi
-    if problem.warm_start:
+    xi, memory = problem.xi, None
+    if warm is not None:
         first = xi.read(xi.start(lam, S))
-        xi = xi.at(jax.tree.map(lambda a, b: jnp.where(tau == 0, a, b), first, w))
+        xi = xi.at(jax.tree.map(lambda a, b: jnp.where(tau == 0, a, b), first, warm.w))
+        memory = warm.memory
     exact_rule = problem.audits.rule if audit and problem.audits else None
     of = problem.f, xi, problem.rule, lam, S, problem.T
-    out, bad, exact = estimate(*of, exact=exact_rule)
+    out, bad, exact, memory = estimate(*of, exact=exact_rule, memory=memory)
     exact = optax.tree.zeros_like(lam) if exact is None else exact
     report = {name: jnp.asarray(a, tree.widest(lam)) for name, a in out.report.items()}
-    w = out.w if problem.warm_start else None
-    return (out.value, out.h, report, bad.astype(jnp.int32), exact), w
+    warm = None if warm is None else Warm(out.w, memory)
+    return (out.value, out.h, report, bad.astype(jnp.int32), exact), warm

@@ -19,9 +19,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .. import _tree as tree
 from .._compile import weak_jit, weakly
-from .._types import Context, Hyper, Params
+from .._types import Context, Hyper
 from .audits import LastAudit, first_audit
-from .batch import Means, OuterProblem, mean_estimate
+from .batch import Means, OuterProblem, Warm, mean_estimate
 from .correction import Direction, audited_direction
 from .devices import constrained, replicated
 
@@ -37,8 +37,8 @@ class OuterState(NamedTuple):
     lam: Hyper
     opt: PyTree
     """The memory of the outer optimizer."""
-    w: Params | None
-    """For a warm start: w_T of each context of the batch, stacked."""
+    warm: Warm | None
+    """For a warm start: what each context of the batch begins with, stacked."""
     tau: Int[Array, ""]
     """How many hyper-iterations have been taken."""
     smallest: Float[Array, ""]
@@ -49,13 +49,13 @@ class OuterState(NamedTuple):
     """What the last audit found, if there are audits."""
 
 
-def first_state(problem: OuterProblem, lam: Hyper, w: Params | None) -> OuterState:
+def first_state(problem: OuterProblem, lam: Hyper, warm: Warm | None) -> OuterState:
     with jax.numpy_dtype_promotion("standard"):
         opt = tree.strong(problem.optimizer.init(lam))
     zero = jnp.zeros((), jnp.int32)
     largest = jnp.asarray(jnp.inf, tree.widest(lam))
     audit = first_audit(lam) if problem.audits else None
-    return OuterState(lam, opt, w, zero, largest, zero, audit)
+    return OuterState(lam, opt, warm, zero, largest, zero, audit)
 
 
 @weak_jit
@@ -117,7 +117,7 @@ def hyper_iteration(
     new = OuterState(
         lam,
         optax.tree.cast_like(tree.strong(opt), state.opt),
-        means.w,
+        means.warm,
         state.tau + 1,
         jnp.where(better, value, state.smallest),
         jnp.where(better, 0, state.waited + 1),
@@ -131,7 +131,7 @@ def hyper_iteration(
 
 def _means(problem: OuterProblem, state: OuterState, S: Context) -> tuple[Means, Direction]:
     """The mean over the batch, and the direction in which the run goes."""
-    at = functools.partial(mean_estimate, problem, state.lam, state.w, state.tau, S)
+    at = functools.partial(mean_estimate, problem, state.lam, state.warm, state.tau, S)
     if state.audit is None or problem.audits is None:
         means = at()
         return means, Direction(means.h, None, jnp.asarray(False), {})
@@ -148,7 +148,7 @@ def _value_function(
     """
     arrays, static = eqx.partition(problem, eqx.is_array)
     static = weakly(static)
-    at = lambda lam: mean_estimate(eqx.combine(arrays, static()), lam, state.w, state.tau, S)
+    at = lambda lam: mean_estimate(eqx.combine(arrays, static()), lam, state.warm, state.tau, S)
     value = jax.custom_vjp(lambda lam: at(lam).value)
     corrects = state.audit is not None and problem.audits and problem.audits.corrects
 

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,9 +16,9 @@ from .. import _tree as tree
 from .._errors import audits, checkpoints, outcome
 from .._errors import check as base
 from .._errors import outer as check
-from .._types import Context, Hyper, Params
+from .._types import Context, Hyper
 from .._visible import require_visible
-from .batch import OuterProblem
+from .batch import OuterProblem, Warm
 from .checkpoints import Saved, Store, filled, named
 from .contexts import Position, Reader, Stream
 from .devices import agreed, divided, everywhere, like
@@ -238,10 +239,18 @@ def _require_visible(problem: OuterProblem, lam: Hyper, S: Context) -> None:
 
 
 def _first_state(problem: OuterProblem, lam: Hyper, S: Context) -> OuterState:
-    """On its devices, with room for w_T of each context if there is to be a warm start."""
-    w: Params | None = None
+    """On its devices, with room for what each context begins with if there is to be a warm start."""
+    warm: Warm | None = None
     if problem.warm_start:
-        start = lambda lam, S: problem.xi.read(problem.xi.start(lam, S))
-        w = tree.stack_of_zeros(problem.batch, eqx.filter_eval_shape(start, lam, S))
-        w = divided(w, problem.mesh) if problem.mesh and problem.divides_batch else w
-    return everywhere(first_state(problem, lam, w), problem.mesh)
+        warm = eqx.filter_eval_shape(partial(_first_warm, problem), lam, S)
+        if problem.audits and warm.memory is not None:
+            audits.two_truths(problem.rule)
+        warm = tree.stack_of_zeros(problem.batch, warm)
+        warm = divided(warm, problem.mesh) if problem.mesh and problem.divides_batch else warm
+    return everywhere(first_state(problem, lam, warm), problem.mesh)
+
+
+def _first_warm(problem: OuterProblem, lam: Hyper, S: Context) -> Warm:
+    xi, w = problem.xi, problem.xi.read(problem.xi.start(lam, S))
+    xi, mu = xi.at(w), xi.at(w).mu(lam, S)
+    return Warm(w, problem.rule.first_memory(xi.loop(), mu, S))

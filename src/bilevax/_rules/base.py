@@ -15,9 +15,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
+from jaxtyping import PyTree
 
 from .._dynamics import AbstractDynamics
-from .._types import AuditedPull, Context, Hyper, Params, Pull
+from .._types import AuditedPull, Context, Hyper, Params, Pull, WarmPull
 
 
 class Channel(enum.Flag):
@@ -79,6 +80,38 @@ class AbstractRule(eqx.Module):
         pull_exact = exact.vjp(xi, lam, S, T)[1]
         return w, lambda alpha: (*pull(alpha), pull_exact(alpha)[0])
 
+    def first_memory(self, xi: AbstractDynamics, lam: Hyper, S: Context) -> PyTree:
+        """What `warm_vjp` passes on, before the first call: zeros. Default: None, for nothing."""
+        del xi, lam, S
+
+    def warm_vjp(
+        self, memory: PyTree, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+    ) -> tuple[Params, WarmPull]:
+        """`vjp` for a warm start, where a rule may begin with what it found at the last lam.
+
+        The pullback takes alpha to (a cotangent of lam, (report, memory)).
+        """
+        w, pull = self.vjp(xi, lam, S, T)
+
+        def warm(alpha: Params):
+            lam_bar, report = pull(alpha)
+            return lam_bar, (report, memory)
+
+        return w, warm
+
+
+def cold(
+    rule: AbstractRule, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+) -> tuple[Params, Pull]:
+    """`vjp` of a rule that defines `warm_vjp`: with a memory of nothing yet."""
+    w, pull = rule.warm_vjp(rule.first_memory(xi, lam, S), xi, lam, S, T)
+
+    def forgetful(alpha: Params):
+        lam_bar, (report, _) = pull(alpha)
+        return lam_bar, report
+
+    return w, forgetful
+
 
 def apply(
     vjp: Callable[..., tuple[Params, Callable[[Params], Any]]],
@@ -87,8 +120,8 @@ def apply(
     S: Context,
     T: int,
 ) -> tuple[Params, Callable[[Params], Any]]:
-    """`vjp` or `audited` of a rule for the algorithm's loop, and the pullback of what it computes
-    once before.
+    """`vjp`, `audited` or `warm_vjp` of a rule for the algorithm's loop, and the pullback of what it
+    computes once before.
     """
     mu, pull_mu = jax.vjp(lambda lam: xi.mu(lam, S), lam)
     w, pull_loop = vjp(xi.loop(), mu, S, T)

@@ -13,8 +13,8 @@ from .._dynamics import AbstractDynamics
 from .._errors import check, outcome
 from .._errors.say import say_if_missed
 from .._loop import read_vjp, solved
-from .._types import Context, Hyper, Params, Pull
-from .base import AbstractRule, Channel
+from .._types import Context, Hyper, Params, Pull, WarmPull
+from .base import AbstractRule, Channel, cold
 
 REMEDY = (
     "Give damping, raise the solver's max_steps, add regularisation to g, train longer inside, or "
@@ -67,6 +67,16 @@ class Implicit(AbstractRule):
             check.positive(self.damping, "damping", "0 leaves the Hessian as it is")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
+        return cold(self, xi, lam, S, T)
+
+    def first_memory(self, xi: AbstractDynamics, lam: Hyper, S: Context) -> PyTree:
+        x = xi.equilibrium(xi.start(lam, S), lam, S, jnp.zeros((), jnp.int32)).x
+        return optax.tree.cast(optax.tree.zeros_like(x), tree.widest(x))
+
+    def warm_vjp(
+        self, memory: PyTree, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+    ) -> tuple[Params, WarmPull]:
+        """The memory is the solution of the last call: an iterative solver begins with it."""
         s = solved(xi, lam, S, T)
         equation = xi.equilibrium(s, lam, S, jnp.asarray(T - 1, jnp.int32))
         x, _, read, tags, _ = equation
@@ -88,18 +98,18 @@ class Implicit(AbstractRule):
             if isinstance(self.solver, lx.Cholesky):  # reads half of the matrix
                 skew = _skew(operator, alpha)[None]
                 alpha = outcome.finite(alpha, skew, [outcome.not_symmetric(self)])
-            u, report = self._solve(operator, alpha, tree.all_finite(x))
+            u, report = self._solve(operator, alpha, memory, tree.all_finite(x))
             h = tree.scale(-large, back(u)[1])
-            return h, report | {"residual": tree.norm(at_end)}
+            return h, (report | {"residual": tree.norm(at_end)}, u)
 
         return read(x), pull
 
-    def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, sound: Array):
-        """operator u = alpha, for alpha of unit length, so that atol has a meaning."""
+    def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, u: PyTree, sound: Array):
+        """operator u = alpha, for alpha of unit length, so that atol has a meaning; from a first u."""
         length = tree.norm(alpha)
         with jax.numpy_dtype_promotion("standard"):
-            unit = tree.scale(1 / tree.positive(length), alpha)
-            out = lx.linear_solve(operator, unit, self.solver, throw=False)
+            unit, first = (tree.scale(1 / tree.positive(length), a) for a in (alpha, u))
+            out = lx.linear_solve(operator, unit, self.solver, options={"y0": first}, throw=False)
         u = tree.scale(length, out.value)
         failed = (out.result != lx.RESULTS.successful) | ~tree.all_finite(u)
         failed = failed & sound  # a loop that diverged is reported as that
@@ -130,6 +140,9 @@ class Neumann(AbstractRule):
     `Reverse(K)` as w_T converges. A and B are those of one more step, on the whole S,
     of any inner algorithm with its state. One state in memory.
 
+    In `minimize(..., warm_start=True)` the series goes on where the last hyper-iteration left it.
+    With T = K = 1 and `optax.sgd` inside this is SOBA, with T = K = 10 AmIGO.
+
     **Arguments:**
 
     - `K`: the number of terms.
@@ -142,7 +155,8 @@ class Neumann(AbstractRule):
 
     ??? cite "Reference"
 
-        Prop. 3.6 of Shaban et al., AISTATS 2019; Lorraine et al., AISTATS 2020.
+        Prop. 3.6 of Shaban et al., AISTATS 2019; Lorraine et al., AISTATS 2020. With a warm start:
+        Arbel and Mairal, ICLR 2022 (AmIGO); Dagréou et al., NeurIPS 2022 (SOBA).
     """
 
     K: int = eqx.field(static=True, converter=check.plain(int))
@@ -151,20 +165,25 @@ class Neumann(AbstractRule):
         check.integer(self.K, "K", "give the number of terms")
 
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
+        return cold(self, xi, lam, S, T)
+
+    def first_memory(self, xi: AbstractDynamics, lam: Hyper, S: Context) -> PyTree:
+        return optax.tree.zeros_like(tree.inexact(xi.start(lam, S)))
+
+    def warm_vjp(
+        self, memory: PyTree, xi: AbstractDynamics, lam: Hyper, S: Context, T: int
+    ) -> tuple[Params, WarmPull]:
+        """The memory is A u, for the u of the last call: the series goes on from there."""
         s = solved(xi, lam, S, T)
         w, pull_read = read_vjp(xi, s)
 
         def pull(alpha: Params):
             step = xi.settle_vjp(s, lam, S, jnp.asarray(T - 1, jnp.int32))
-
-            def body(_, carry):
-                power, total = carry
-                power, _ = step(power)  # A^k alpha
-                return power, optax.tree.add(total, power)
-
             alpha = pull_read(alpha)
-            _, total = lax.fori_loop(0, self.K - 1, body, (alpha, alpha))
-            return step(total)[1], {}  # B (I + A + ... + A^{K-1}) alpha
+            again = lambda _, u: optax.tree.add(step(u)[0], alpha)  # u <- A u + alpha
+            u = lax.fori_loop(0, self.K - 1, again, optax.tree.add(memory, alpha))
+            Au, h = step(u)  # B (I + A + ... + A^{K-1}) alpha, if the memory is zero
+            return h, ({}, Au)
 
         return w, pull
 
