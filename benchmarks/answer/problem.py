@@ -31,12 +31,18 @@ class Problem(NamedTuple):
 
     def sample(self, t: Any, size: int | None) -> Arrays:
         """What iteration t sees: everything, or blocks of rows in a random order."""
-        if size is None:
-            return self.S
-        inner, outer = jax.random.split(jax.random.fold_in(jax.random.key(0), t))
-        x, y, rows = _block(inner, size, self.S["x"], self.S["y"], jnp.arange(len(self.S["y"])))
-        x_val, y_val = _block(outer, size, self.S["x_val"], self.S["y_val"])
-        return {"x": x, "y": y, "rows": rows, "x_val": x_val, "y_val": y_val}
+        return self.S if size is None else blocks(self.S, jax.random.fold_in(KEY, t), size)
+
+
+KEY = jax.random.key(0)
+
+
+def blocks(S: Arrays, key: jax.Array, size: int) -> Arrays:
+    """A block of rows for g, and one for f."""
+    inner, outer = jax.random.split(key)
+    x, y, rows = _block(inner, size, S["x"], S["y"], jnp.arange(len(S["y"])))
+    x_val, y_val = _block(outer, size, S["x_val"], S["y_val"])
+    return {"x": x, "y": y, "rows": rows, "x_val": x_val, "y_val": y_val}
 
 
 def _block(key: jax.Array, size: int, *arrays: jax.Array) -> list[jax.Array]:

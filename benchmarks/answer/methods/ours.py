@@ -1,8 +1,11 @@
 """bilevax: the hyper-iteration of `minimize`, in the same compiled loop as everybody's.
 
-T = 100 steps from the start in each hyper-iteration, or T = 10 from where the last one ended.
+T = 100 steps from the start in each hyper-iteration, or a few from where the last one ended.
 """
 
+from functools import partial
+
+import jax
 import lineax as lx
 import optax
 
@@ -13,28 +16,36 @@ from bilevax._outer.hyper_iteration import hyper_iteration
 from bilevax._outer.run import _first_state
 
 from ..method import Method
+from ..problem import blocks
 
-T, WARM = 100, 10
+T = 100
 CG = lx.CG(rtol=0, atol=0, max_steps=10)
 
 
-def minimize(rule: bx.extend.AbstractRule, warm: bool = False, correct: bool = False) -> Method:
-    steps = WARM if warm else T
+def minimize(
+    rule: bx.extend.AbstractRule,
+    T: int = T,
+    warm: bool = False,
+    size: int | None = None,
+    correct: bool = False,
+) -> Method:
+    """With a size, each hyper-iteration draws so many rows."""
 
     def outer(problem, rate):
+        drawn = size is not None
         return OuterProblem(
             f=problem.f,
             xi=bx.Descent(problem.g, bx.constant(problem.w), optax.sgd(problem.gamma)),
             rule=rule,
             optimizer=optax.adam(rate),
-            S=problem.S,
-            draw=None,
-            key=None,
-            T=steps,
+            S=None if drawn else problem.S,
+            draw=jax.tree_util.Partial(partial(blocks, size=size), problem.S) if drawn else None,
+            key=jax.random.key(0) if drawn else None,
+            T=T,
             batch=1,
             at_once=1,
             warm_start=warm,
-            audits=settled(bx.Correction() if correct else None, steps),
+            audits=settled(bx.Correction() if correct else None, T),
             mesh=None,
         )
 
