@@ -63,8 +63,15 @@ def main(devices, port=None, process=None, directory=None):
     )
     lams.append(np.asarray([*result.history["audit_error"], *result.history["audit_cosine"]]))
     result = bx.minimize(
-        p.f, p.xi, bx.Neumann(K=3), p.lam, contexts=contexts(p), warm_start=True, steps=15,
-        at_once=1, **same,
+        p.f,
+        p.xi,
+        bx.Neumann(K=3),
+        p.lam,
+        contexts=contexts(p),
+        warm_start=True,
+        steps=15,
+        at_once=1,
+        **same,
     )
     lams.append(result.lam)
 

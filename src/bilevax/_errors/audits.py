@@ -40,8 +40,8 @@ def audited(correct: Any, audit: Any, kinds: tuple[type, type], contexts: Any) -
 
 def two_truths(rule: Any) -> NoReturn:
     raise ValueError(
-        f"audits compare {rule!r} with the exact hypergradient of T steps, but with warm_start=True "
-        "this rule aims at the end of training instead: leave correct and audit out."
+        f"audits compare {rule!r} with the exact hypergradient of T steps, but with warm_start=True"
+        " this rule aims at the end of training instead: leave correct and audit out."
     )
 
 

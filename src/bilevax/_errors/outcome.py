@@ -53,7 +53,7 @@ BAD_H = (
     "(give it eps_root, as in optax.adam(1e-3, eps_root=1e-8); if it is there, raise it to "
     "1e-4 or more, or start away from where g is stationary); a norm or square root at zero "
     "in f, g or init; or back-propagation through so many expanding steps that it overflows "
-    "(truncate with Reverse(K=...))."
+    "(truncate with Reverse(K=...); with Neumann, lower the inner step size)."
 )
 
 

@@ -100,6 +100,13 @@ def mean_estimate(
     return Means(mean(value), mean(h), mean(report), bad, blank, warm, mean(exact))
 
 
+def first_warm(problem: OuterProblem, lam: Hyper, S: Context) -> Warm:
+    """Of one context, before the first hyper-iteration."""
+    w = problem.xi.read(problem.xi.start(lam, S))
+    xi = problem.xi.at(w)
+    return Warm(w, problem.rule.first_memory(xi.loop(), xi.mu(lam, S), S))
+
+
 def _sum_over_devices(problem: OuterProblem, lam, warm, tau, S, audit: bool):
     """Every device takes its part of the batch; one sum over all of them."""
     arrays, rest = eqx.partition(problem, eqx.is_array)

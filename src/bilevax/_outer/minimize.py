@@ -133,6 +133,7 @@ def minimize(
     - `key`: a random key, if `contexts` is a function.
     - `warm_start`: begin each inner loop at the w_T of the last one instead of at `init`. No
         rule follows how that w_T depends on lam. The inner optimizer starts without memory.
+        `Neumann` and `Implicit` begin at the last solution of their linear system, too.
     - `correct`: remove the rule's bias: compare it now and then with an exact rule, and correct it
         by the difference until the next time. Also `Correction(share=0.2)`. For a fixed S.
     - `audit`: compare the rule now and then with an exact one and report how good it is, without

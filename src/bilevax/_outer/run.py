@@ -18,7 +18,7 @@ from .._errors import check as base
 from .._errors import outer as check
 from .._types import Context, Hyper
 from .._visible import require_visible
-from .batch import OuterProblem, Warm
+from .batch import OuterProblem, first_warm
 from .checkpoints import Saved, Store, filled, named
 from .contexts import Position, Reader, Stream
 from .devices import agreed, divided, everywhere, like
@@ -239,18 +239,12 @@ def _require_visible(problem: OuterProblem, lam: Hyper, S: Context) -> None:
 
 
 def _first_state(problem: OuterProblem, lam: Hyper, S: Context) -> OuterState:
-    """On its devices, with room for what each context begins with if there is to be a warm start."""
-    warm: Warm | None = None
+    """On its devices, with room for what a warm start of each context begins with."""
+    warm = None
     if problem.warm_start:
-        warm = eqx.filter_eval_shape(partial(_first_warm, problem), lam, S)
-        if problem.audits and warm.memory is not None:
+        warm = eqx.filter_eval_shape(partial(first_warm, problem), lam, S)
+        if problem.audits and warm.memory is not None:  # pyright: ignore
             audits.two_truths(problem.rule)
         warm = tree.stack_of_zeros(problem.batch, warm)
         warm = divided(warm, problem.mesh) if problem.mesh and problem.divides_batch else warm
     return everywhere(first_state(problem, lam, warm), problem.mesh)
-
-
-def _first_warm(problem: OuterProblem, lam: Hyper, S: Context) -> Warm:
-    xi, w = problem.xi, problem.xi.read(problem.xi.start(lam, S))
-    xi, mu = xi.at(w), xi.at(w).mu(lam, S)
-    return Warm(w, problem.rule.first_memory(xi.loop(), mu, S))

@@ -43,7 +43,7 @@ class Channel(enum.Flag):
 
 
 class AbstractRule(eqx.Module):
-    """The interface of a rule; a new method is a subclass with these two methods.
+    """The interface of a rule; a new method is a subclass with `vjp` and `sees`.
 
     !!! example
 
@@ -120,8 +120,8 @@ def apply(
     S: Context,
     T: int,
 ) -> tuple[Params, Callable[[Params], Any]]:
-    """`vjp`, `audited` or `warm_vjp` of a rule for the algorithm's loop, and the pullback of what it
-    computes once before.
+    """One of a rule's pullbacks for the algorithm's loop, and the pullback of what it computes once
+    before.
     """
     mu, pull_mu = jax.vjp(lambda lam: xi.mu(lam, S), lam)
     w, pull_loop = vjp(xi.loop(), mu, S, T)

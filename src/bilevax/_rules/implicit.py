@@ -105,7 +105,7 @@ class Implicit(AbstractRule):
         return read(x), pull
 
     def _solve(self, operator: lx.FunctionLinearOperator, alpha: PyTree, u: PyTree, sound: Array):
-        """operator u = alpha, for alpha of unit length, so that atol has a meaning; from a first u."""
+        """operator u = alpha, from a first u; alpha of unit length, so that atol has a meaning."""
         length = tree.norm(alpha)
         with jax.numpy_dtype_promotion("standard"):
             unit, first = (tree.scale(1 / tree.positive(length), a) for a in (alpha, u))
