@@ -13,7 +13,7 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._errors.say import say_if_missed
-from .._loop import Back, back, forward, read_vjp, unroll
+from .._loop import Back, back, read_vjp, recorded, unroll
 from .._types import Context, Hyper, Params, Pull, Time
 from .base import AbstractRule, Channel
 
@@ -72,8 +72,7 @@ class AdaptiveReverse(AbstractRule):
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K = min(self.max_K, T)
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T - K)
-        step = lambda s, t: xi.advance(s, lam, S, t)
-        s, history = forward(step, s, T - K, K, keep=lambda s, _: s)
+        s, history = recorded(xi, lam, S, s, T - K, K)
         w, pull_read = read_vjp(xi, s)
 
         def product(t):

@@ -13,7 +13,7 @@ from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
 from ..._errors import check, rules
 from ..._errors.say import say_if_missed
-from ..._loop import Back, back, read_vjp
+from ..._loop import Back, back_over, read_vjp
 from ..._types import Context, Hyper, Params, Pull
 from ..base import AbstractRule, Channel
 from .error import estimate_error, gather, no_evidence, side_weights, widen
@@ -219,6 +219,6 @@ def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper
     """Eq. 6 over the first steps and B_0; also the sum of the norms of their parts."""
     add = lambda before, part, _: before.gathered + tree.norm(part)
     first = Back(alpha, h, path.head, jnp.zeros((), tree.widest(lam)))
-    start = lax.fori_loop(0, path.head, lambda _, at: back(path.product, at, add), first)
+    start = back_over(path.product, first, path.head, add)
     part = path.pull_start(start.alpha)
     return optax.tree.add(start.h, part), start.gathered + tree.norm(part)

@@ -14,7 +14,7 @@ from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
 from ..._errors import check, rules
 from ..._errors.say import say_if_missed
-from ..._loop import Back, back, capture, read_vjp, start_vjp
+from ..._loop import Back, back_over, capture, read_vjp, start_vjp
 from ..._types import Context, Hyper, Params, Pull
 from ..base import AbstractRule, Channel
 from .arnoldi import grow
@@ -90,13 +90,12 @@ class Krylov(AbstractRule):
         longest = int(max(np.diff(cuts), default=1))
         keep_B = tree.size(lam) <= 4 * M
         frozen = Frozen(xi, lam, S, at, min(self.rank, longest, M), longest, keep_B)
-        exactly = lambda n, at: lax.fori_loop(0, n, lambda _, at: back(frozen.product, at), at)
 
         def pull(alpha: Params):
             alpha = pull_read(alpha)
-            end = exactly(K, Back(alpha, optax.tree.zeros_like(lam), jnp.asarray(T, jnp.int32)))
+            end = back_over(frozen.product, Back(alpha, optax.tree.zeros_like(lam), T), K)
             alpha, h, lost, _, clipped, products = _compress(frozen, cuts, nodes, end)
-            first = exactly(head, Back(alpha, h, jnp.asarray(head, jnp.int32)))
+            first = back_over(frozen.product, Back(alpha, h, head), head)
             h = optax.tree.add(first.h, start_vjp(xi, lam, S, first.alpha))  # h_{-1}
             size = tree.norm(h).astype(lost.dtype)
             subspace = jnp.where(clipped, jnp.inf, lost / tree.positive(size))
