@@ -172,7 +172,7 @@ def check_gradient(
 def _directions(key: Any, lam: Hyper, n: int) -> Hyper:
     """n unit vectors in the space of lam, stacked."""
     v = tree.normal(key, tree.stack_of_zeros(n, lam))
-    return jax.vmap(lambda v: tree.scale(1 / tree.positive(tree.norm(v)), v))(v)
+    return jax.vmap(tree.unit)(v)
 
 
 def _nudged(key: Any, lam: Hyper) -> Hyper:
