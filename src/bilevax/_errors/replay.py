@@ -72,7 +72,7 @@ def other_form(t: int, form: PyTree, t_first: int, first: PyTree) -> NoReturn:
 def other_batches(t: int, n: int) -> NoReturn:
     raise ValueError(
         f"batches gave something else when steps {t} to {t + n - 1} were read again: the way back "
-        "needs the batches of the way there, so batches[t] must not draw anew (seed it with t)."
+        "needs the batches of the way there, so batches[t] must not draw again (seed it with t)."
     )
 
 

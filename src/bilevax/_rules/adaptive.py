@@ -35,11 +35,11 @@ REMEDY = "Raise max_K or rtol, or use Reverse(segment=...) for every step."
 class AdaptiveReverse(AbstractRule):
     """Truncated back-propagation (Eq. 8) that stops when the rest is small enough.
 
-    It goes back step by step. From the decay of the last terms ``|B_t alpha_t|`` it extends
-    them as a geometric series over the steps that remain, as the bound of Prop. 3.1 does,
-    and stops when that tail is below `rtol` times the sum so far. Where terms are zero or jump, lam
-    acts in some steps only, and the decay of alpha_t takes the place of theirs. It keeps `max_K`
-    states, computes only as many terms as it needs, and never includes B_0.
+    It goes back step by step. It extends the last terms ``|B_t alpha_t|`` as a geometric series
+    over the steps that remain, as the bound of Prop. 3.1 does, and stops when the sum of that
+    series is below `rtol` times the sum so far. If terms are zero or jump, lam acts in some steps
+    only: then the rule uses the decay of alpha_t instead. It keeps `max_K` states, computes only
+    the terms that it needs, and never includes B_0.
 
     **Arguments:**
 

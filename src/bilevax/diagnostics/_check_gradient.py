@@ -54,11 +54,11 @@ class GradientCheck(NamedTuple):
     uncertainty: np.ndarray
     """How far `difference` can be trusted."""
     eps: np.ndarray
-    """The steps of the sweep,"""
+    """The steps of the sweep."""
     sweep: np.ndarray
-    """and the finite difference at each: one row for each direction."""
+    """The finite difference at each of these steps: one row for each direction."""
     rounding: np.ndarray
-    """What of `uncertainty` is rounding, of the finite difference and of the rule."""
+    """The part of `uncertainty` that is rounding, of the finite difference and of the rule."""
     dtype: str
     """That of lam, the widest of its leaves."""
     asymmetry: float | None = None
@@ -123,8 +123,8 @@ def check_gradient(
     """Compare the hypergradient of a rule with finite differences along random directions.
 
     Exact rules agree to rounding, in float64 to about 1e-9; for the others `error` is what they
-    miss along these directions. Takes 44 inner loops for each direction. Where `xi` is a `Descent`
-    that says `symmetric=True`, that is put to the test too.
+    miss along these directions. It takes 44 inner loops for each direction. If `xi` is a
+    `Descent(symmetric=True)`, it also tests whether that is right.
 
     **Arguments:**
 

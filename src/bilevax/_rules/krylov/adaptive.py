@@ -33,28 +33,28 @@ REMEDY = (
 class AdaptiveKrylov(AbstractRule):
     """`Krylov` to a relative accuracy: it chooses exact first steps, pieces and rank.
 
-    The first steps are taken exactly as long as they are violent. The rest is tried as one
-    piece, which grows its space until the residual is small. If the estimated error is above
-    `rtol`, its freezing part says how many pieces to try next. The estimate has a part for
-    the subspace, from the Arnoldi residuals, and a part for freezing the Jacobians, from two
-    more products in each piece, with the Jacobians of its two ends. Nothing more is tried where
-    it would take T products in all, or where the estimate says that `max_pieces` pieces will not
-    reach `rtol` either.
+    The rule takes the first steps exactly for as long as they are violent. It tries the rest as
+    one piece, and grows the space of that piece until the residual is small. The estimated error
+    has two parts: one for the subspace, from the Arnoldi residuals, and one for freezing the
+    Jacobians, from two more products in each piece, with the Jacobians at its two ends. If the
+    error is above `rtol`, the second part says how many pieces to try next. The rule stops trying
+    if that would take T products in all, or if `max_pieces` pieces are not expected to reach
+    `rtol` either.
 
     **Arguments:**
 
     - `rtol`: the relative error of the pullback to aim for.
     - `max_pieces`: the most pieces to try; a power of two.
-    - `max_rank`: the most products in a piece, besides the two of the estimate.
+    - `max_rank`: the most products in a piece, not counting the two of the estimate.
     - `fallback`: the rule to use instead where the estimated error is above `rtol`, as in
         `Reverse(segment=10)`: what comes back is then within the estimated tolerance, or exact.
         It costs nothing where it is not needed, except under `jax.vmap`. Default: none.
 
-    The estimate's `report` holds `error`, the estimated relative error, and its parts
-    `subspace` and `freezing`, whose sum e makes the error e (1 + min(e, 1/2));
-    `products`, all that were taken; and the `pieces` and `head` chosen. A warning says when
-    `error` is above `rtol`; the best attempt is then returned. With a `fallback` there is no
-    warning: `fallback` in the report is 1 where it was used, and `error` is that of the attempt.
+    The estimate's `report` holds `error`, the estimated relative error, and its parts `subspace`
+    and `freezing`: the error is e (1 + min(e, 1/2)), where e is their sum. It also holds
+    `products`, the number of all that were taken, and the `pieces` and `head` chosen. If `error`
+    is above `rtol`, a warning says so and the best attempt is returned. With a `fallback` there is
+    no warning: `fallback` in the report is 1 where it was used, and `error` is that of the attempt.
     Memory: about 6 `max_pieces` + `max_rank` + 9 states and T numbers.
 
     !!! example

@@ -45,11 +45,11 @@ class Krylov(AbstractRule):
     - `K`: take the last K steps exactly.
     - `head`: take the first `head` steps exactly: for loops that start violently.
 
-    The estimate's `report` holds `products`, and `subspace`, the part of the relative error
-    that a larger rank would remove, as the Arnoldi residual tells it, and what holding back modes
-    that grow has changed. It is infinite, with a warning, where the frozen steps expand so much
-    that the whole cotangent had to be held back. What freezing the Jacobians does is not in it:
-    `AdaptiveKrylov` estimates both.
+    The estimate's `report` holds `products` and `subspace`. `subspace` estimates the part of the
+    relative error that a larger rank would remove, from the Arnoldi residual, and what holding back
+    growing modes has changed. It is infinite, and a warning says so, if the frozen steps expand so
+    much that the whole cotangent had to be held back. It does not include the error of freezing
+    the Jacobians: `AdaptiveKrylov` estimates both.
 
     !!! example
 
