@@ -68,14 +68,12 @@ class GradientCheck(NamedTuple):
     @property
     def error(self) -> float:
         """|slope - difference| over all directions, relative to |difference|."""
-        size = np.linalg.norm(self.difference)
-        return float(np.linalg.norm(self.slope - self.difference) / (size if size > 0 else 1.0))
+        return self._relative(self._gap())
 
     @property
     def resolution(self) -> float:
         """The error that the finite differences themselves may have."""
-        size = np.linalg.norm(self.difference)
-        return float(np.linalg.norm(self.uncertainty) / (size if size > 0 else 1.0))
+        return self._relative(self.uncertainty)
 
     @property
     def agrees(self) -> bool:
@@ -86,6 +84,9 @@ class GradientCheck(NamedTuple):
     def rounded(self) -> bool:
         """Whether rounding may explain why they differ: check again in a wider dtype."""
         return bool(np.all(self._gap() <= 3 * self.uncertainty + 30 * self.rounding))
+
+    def _relative(self, x: np.ndarray) -> float:
+        return float(np.linalg.norm(x) / (np.linalg.norm(self.difference) or 1.0))
 
     def _gap(self) -> np.ndarray:
         return np.abs(self.slope - self.difference)

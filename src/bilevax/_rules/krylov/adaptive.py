@@ -19,7 +19,7 @@ from ..base import AbstractRule, Channel
 from .error import estimate_error, gather, no_evidence, side_weights, widen
 from .grow import LEAST, grow_to
 from .path import Path, cut, pieces_table, walk
-from .piece import Frozen, cross
+from .piece import Frozen, Sums, cross
 
 CAUTION = 10.0
 """By how much an estimate may be too high."""
@@ -175,7 +175,7 @@ def _attempt(
     most = jnp.clip((room >> level) - 2, min(LEAST, frozen.rank), frozen.rank)
     tol = rule.rtol / 2 / jnp.sqrt(pieces.astype(dtype))  # what the spaces lose adds up
 
-    def piece(i, sums: _Sums) -> _Sums:
+    def piece(i, sums: Sums) -> Sums:
         j = pieces - 1 - i  # the last piece first
         first, node, last, R = cut(table[level, j], path.head)
         build = lambda space, product: grow_to(product, space, sums.h, first, R, T, tol, most)
@@ -184,35 +184,20 @@ def _attempt(
         C = new.powers.each
         row = gather(new.space, C, R, side, path.product(first), path.product(last))
         evidence = jax.tree.map(lambda a, b: a.at[j].set(b), sums.evidence, row)
-        held = sums.held + jnp.where(new.doubt > 0, new.lost, 0.0)
-        products = sums.products + jnp.where(R > 0, new.products + 2, 0)
-        h, clipped = optax.tree.add(sums.h, new.dh), sums.clipped | new.clipped
-        return _Sums(new.alpha, h, products, clipped, held, new.doubt, evidence)
+        held, taken = jnp.where(new.doubt > 0, new.lost, 0.0), jnp.where(R > 0, new.products + 2, 0)
+        return sums.after(new, held, taken)._replace(evidence=evidence)
 
-    evidence = no_evidence(table.shape[1], T, dtype)
-    zero, no = jnp.zeros((), dtype), jnp.asarray(False)
-    sums = _Sums(alpha, optax.tree.zeros_like(lam), path.head, no, zero, zero, evidence)
+    sums = Sums.first(alpha, optax.tree.zeros_like(lam), path.head)
+    sums = sums._replace(evidence=no_evidence(table.shape[1], T, dtype))
     sums = lax.fori_loop(0, pieces, piece, sums)
     h, below = _exact_start(path, lam, sums.alpha, sums.h)
     size = tree.positive(tree.norm(h)).astype(dtype)
     subspace, freezing = estimate_error(sums.evidence, below.astype(dtype))
-    subspace, freezing = (subspace + sums.held) / size, freezing / size
+    subspace, freezing = (subspace + sums.lost) / size, freezing / size
     blank = (tree.norm(h) == 0) & (tree.norm(alpha) > 0)  # nothing has converged to zero
     blind = sums.clipped | blank | path.jumps
     error = jnp.where(blind, jnp.inf, widen(subspace + freezing))
     return _Outcome(h, error, subspace, freezing, sums.products, pieces)
-
-
-class _Sums(NamedTuple):
-    """Where the way back over the pieces stands."""
-
-    alpha: PyTree
-    h: Hyper
-    products: Int[Array, ""]
-    clipped: Array
-    held: Float[Array, ""]
-    doubt: Float[Array, ""]
-    evidence: PyTree
 
 
 def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper, Array]:
