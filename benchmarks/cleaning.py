@@ -17,12 +17,13 @@ Data are found by bilevax.paper.data; --data DIR is looked in first.
 import argparse
 import itertools
 import json
-import os
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+
+from bilevax._files import atomic_write
 
 OUT = Path(__file__).parent.parent / "results" / "cleaning"
 NOISES, PAIRS, SIZES, N = (0.5, 0.1, 0.3, 0.7), (0.2, 0.4), (500, 5000), 5000
@@ -185,14 +186,9 @@ def run(cases: list[tuple], load, path: Path) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # 60 iterations of logistic regression are meant
                 row |= part(d)
-            write(path, list(rows.values()))
+            with atomic_write(path) as file:
+                file.writelines(f"{json.dumps(r, default=float)}\n".encode() for r in rows.values())
         print({k: v for k, v in row.items() if k != "cleanlab_all"}, flush=True)
-
-
-def write(path: Path, rows: list[dict]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text("".join(json.dumps(row, default=float) + "\n" for row in rows))
-    os.replace(new, path)
 
 
 F1 = {

@@ -34,7 +34,7 @@ RULES = [
 
 
 def measure(hg, lam, S, repeats=5):
-    """The estimate, the fastest of a few runs in milliseconds, and bytes beside S."""
+    """The estimate, the fastest of a few runs in milliseconds, and bytes in addition to S."""
     program = jax.jit(hg).lower(lam, S).compile()
     best = float("inf")
     for _ in range(repeats):

@@ -44,7 +44,7 @@ def measure(chosen: list[str], minutes: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.answer", description=__doc__)
-    parser.add_argument("--table", action="store_true", help="only draw figure and tables anew")
+    parser.add_argument("--table", action="store_true", help="only draw figure and tables")
     parser.add_argument("--only", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--minutes", type=float, default=10.0, help="stop after these")
     given = parser.parse_args()

@@ -14,7 +14,7 @@ from .harness import ROOT, measure
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small problems: does it all work?")
-    parser.add_argument("--table", action="store_true", help="only draw figures and tables anew")
+    parser.add_argument("--table", action="store_true", help="only draw figures and tables")
     parser.add_argument("--only", nargs="+", choices=records.KINDS, default=records.KINDS)
     parser.add_argument(
         "--out", type=Path, help="default: results/benchmarks; quick: runs/benchmarks"

@@ -4,7 +4,6 @@ The reference is JAX's own differentiation of the loop (for implicit differentia
 dense Hessian). A distance above LIMIT is another answer, not rounding.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,15 +36,16 @@ def reference(problem: Problem, want: Want, cache: Path | None) -> dict[str, np.
     if cache and (cache / name).exists():
         with np.load(cache / name) as kept:
             return {k.replace("|", "/"): kept[k] for k in kept.files}
+    from bilevax._files import atomic_write
+
     from . import plain_jax
 
     program = plain_jax.reference(problem, want)
     h = program.read(program.run())
     if cache:
         cache.mkdir(parents=True, exist_ok=True)
-        new = cache / f"{os.getpid()}.npz"  # another process may be reading or writing the same
-        np.savez(new, **{k.replace("/", "|"): a for k, a in h.items()})
-        os.replace(new, cache / name)
+        with atomic_write(cache / name) as file:  # another process may be reading or writing it
+            np.savez(file, **{k.replace("/", "|"): a for k, a in h.items()})
     return h
 
 

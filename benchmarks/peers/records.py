@@ -1,11 +1,12 @@
 """Results on disk: one JSON file for each kind of case, written whole after each case."""
 
 import json
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from bilevax._files import atomic_write
 
 KINDS = ("agreement", "times", "memory", "growth")
 KEYS = ("library", "problem", "T", "want", "rule", "letter", "value")
@@ -22,9 +23,8 @@ def write(out: Path, kind: str, name: str, case: Mapping[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     when = {"date": datetime.now(UTC).date().isoformat()}
     cases = read(out, kind) | {name: dict(case) | when}
-    new = out / f"{kind}.json.new"
-    new.write_text(json.dumps({"kind": kind, "cases": cases}, indent=1) + "\n")
-    os.replace(new, out / f"{kind}.json")
+    with atomic_write(out / f"{kind}.json") as file:
+        file.write((json.dumps({"kind": kind, "cases": cases}, indent=1) + "\n").encode())
 
 
 def is_there(out: Path, kind: str, name: str, settings: Mapping, environment: Mapping) -> bool:

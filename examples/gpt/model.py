@@ -53,7 +53,7 @@ class GPT(eqx.Module):
         self.read = jax.random.normal(k4, (width, symbols)) * width**-0.5
 
     def __call__(self, tokens):
-        """Logits of the symbol behind each."""
+        """Logits of the symbol after each."""
         x = self.embed[tokens] + self.place[None, : tokens.shape[1]]
         x, _ = lax.scan(lambda x, block: (block(x), None), x, self.blocks)
         return norm(x) @ self.read

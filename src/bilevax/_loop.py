@@ -75,9 +75,23 @@ def back(product: Callable[[Time], Product], at: Back, visit: Visit = pass_by) -
     return now._replace(gathered=visit(at, part, now))
 
 
+def back_over(
+    product: Callable[[Time], Product], at: Back, n: Time, visit: Visit = pass_by
+) -> Back:
+    """n steps of Eq. 6, their number known or traced."""
+    return lax.fori_loop(0, n, lambda _, at: back(product, at, visit), _settled(at))
+
+
 def unroll(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int) -> State:
     """s_{t+n} from s_t, holding one state."""
     return forward(lambda s, t: xi.advance(s, lam, S, t), s, t, n)[0]
+
+
+def recorded(
+    xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int
+) -> tuple[State, State]:
+    """s_{t+n} from s_t, and the n states before it, stacked."""
+    return forward(lambda s, t: xi.advance(s, lam, S, t), s, t, n, keep=lambda s, _: s)
 
 
 def solved(xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> State:
@@ -124,7 +138,7 @@ def there_and_back(
     """
     if policy is not None:
         return _by_policy(xi, lam, S, s, t, n, policy)
-    s, history = forward(lambda s, t: xi.advance(s, lam, S, t), s, t, n, keep=lambda s, _: s)
+    s, history = recorded(xi, lam, S, s, t, n)
 
     def way(at: Back) -> Back:
         step = lambda at, s: (back(lambda t: xi.advance_vjp(s, lam, S, t), at, visit), None)

@@ -1,10 +1,12 @@
 """Algebra on pytrees: the vectors of the paper, whatever their structure."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 from jaxtyping import Array, Int, PyTree
 
@@ -30,6 +32,21 @@ def norm(x: PyTree) -> Array:
         return jnp.zeros((), dtype)
     safe = lax.stop_gradient(positive(jnp.max(jnp.stack(peaks))))
     return safe * root(dot(scale(1 / safe, x), scale(1 / safe, x)))
+
+
+def unit(x: PyTree) -> PyTree:
+    """x / |x|; zero stays zero."""
+    return scale(1 / positive(norm(x)), x)
+
+
+def growth(step: Callable[[PyTree], PyTree], x: PyTree, rounds: int) -> Array:
+    """The norm of a linear map, from below, by power iteration from x."""
+
+    def body(_, carry):
+        y = optax.tree.cast_like(step(unit(carry[0])), x)
+        return y, norm(y)
+
+    return lax.fori_loop(0, rounds, body, (x, jnp.zeros((), widest(x))))[1]
 
 
 def root(x: Array) -> Array:

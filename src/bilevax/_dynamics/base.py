@@ -50,8 +50,8 @@ class Equilibrium(NamedTuple):
 class Stateful(NamedTuple):
     """A model with more than parameters: running statistics, moving averages, keys, counts.
 
-    What `init` of `Descent` returns for such a model, and what f and g get in place of w; g then
-    returns the pair (loss, new state).
+    For such a model `init` of `Descent` returns a `Stateful`. f and g then get one in place of w,
+    and g returns the pair (loss, new state).
 
     !!! example
 

@@ -51,8 +51,8 @@ class Descent(AbstractDynamics):
     - `symmetric`: whether to pull a step back in mixed mode, forward over reverse, which needs
         far less memory for deep networks. It trusts the second derivatives of g to be symmetric,
         as they are unless a `custom_vjp` or `custom_jvp` in g gives something else than the
-        derivative; `check_gradient` and `diagnose` put it to the test. `Forward`
-        and `Reverse(policy=...)` have no use for it.
+        derivative; `check_gradient` and `diagnose` test that. `Forward` and
+        `Reverse(policy=...)` do not use it.
 
     !!! example
 

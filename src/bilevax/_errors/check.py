@@ -64,12 +64,12 @@ def horizon(T: Any) -> int:
 def function(value: Any, name: str, form: str, remedy: str = "") -> None:
     if not callable(value):
         tail = f"; {remedy}" if remedy else ""
-        raise TypeError(f"{name} must be a function {form}, got {_kind(value)}{tail}.")
+        raise TypeError(f"{name} must be a function {form}, got {kind_of(value)}{tail}.")
 
 
 def instance(value: Any, kind: type, name: str, remedy: str) -> None:
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {remedy}, got {_kind(value)}.")
+        raise TypeError(f"{name} must be {remedy}, got {kind_of(value)}.")
 
 
 def floating(value: PyTree, name: str) -> PyTree:
@@ -92,7 +92,7 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
         )
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
         raise TypeError(
-            f"{where} must be a floating array, got {_kind(leaf)}: keep only arrays in "
+            f"{where} must be a floating array, got {kind_of(leaf)}: keep only arrays in "
             f"{name} (for a module, split it with equinox.partition(model, "
             "equinox.is_inexact_array) and combine it again inside f and g)."
         )
@@ -129,7 +129,7 @@ def scalar(value: Any, name: str) -> Array:
     """The value of an objective: one real floating number."""
     shape = getattr(value, "shape", () if isinstance(value, (int, float)) else None)
     if shape != () or isinstance(value, (bool, np.bool_)):
-        got = f"shape {shape}" if shape else _kind(value)
+        got = f"shape {shape}" if shape else kind_of(value)
         remedy = "reduce it with jnp.mean or jnp.sum, and return nothing else"
         if name == "g" and isinstance(value, tuple):
             remedy += ", unless init returns bx.Stateful(w, state)"
@@ -157,7 +157,7 @@ def loss_and_state(value: Any) -> tuple[Any, Any]:
 
 def _two(value: Any, promise: str, remedy: str) -> tuple[Any, Any]:
     if not (isinstance(value, tuple) and len(value) == 2):
-        raise TypeError(f"{promise}, got {_kind(value)}: {remedy}.")
+        raise TypeError(f"{promise}, got {kind_of(value)}: {remedy}.")
     return value
 
 
@@ -211,7 +211,7 @@ def arrays(state: PyTree) -> PyTree:
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         if not eqx.is_array_like(leaf):
             raise TypeError(
-                f"{name_of('state', path)} must be an array, got {_kind(leaf)}: a state"
+                f"{name_of('state', path)} must be an array, got {kind_of(leaf)}: a state"
                 " holds arrays only; keep functions and names in the dynamics itself."
             )
     return tree.strong(state)
@@ -237,7 +237,7 @@ def cannot_start_at(xi: Any) -> NoReturn:
     )
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} itself (write {value.__name__}(...))"
     if isinstance(value, (str, int, float, bool)):

@@ -8,7 +8,7 @@ from .warn import warn
 
 
 class CheckpointMismatchError(ValueError):
-    """A run was resumed with other settings than it was begun with.
+    """A run was resumed with settings that differ from those it began with.
 
     !!! example
 
@@ -29,7 +29,7 @@ class CheckpointMismatchError(ValueError):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint is damaged, and the one before it is used; or one could not be written.
+    """A checkpoint is damaged and the one before it is used, or one could not be written.
 
     !!! example
 

@@ -91,7 +91,7 @@ def kind(contexts: Any) -> str:
         return "sampler"
     raise TypeError(
         "contexts must be a function key -> S or an iterator of contexts, got "
-        f"a value of type {type(contexts).__name__}: for one fixed context write S=..."
+        f"{base.kind_of(contexts)}: for one fixed context write S=..."
     )
 
 
@@ -110,18 +110,14 @@ def key_for(source: str, key: Any) -> Any:
 
 
 def optimizer(value: Any) -> None:
-    if not isinstance(value, (optax.GradientTransformation, optax.GradientTransformationExtraArgs)):
-        raise TypeError(
-            f"optimizer must be an optax optimizer, as in optax.adam(0.1), got {value!r}."
-        )
+    how = "an optax optimizer, as in optax.adam(0.1)"
+    base.instance(value, optax.GradientTransformation, "optimizer", how)
 
 
 def mesh(value: Any) -> None:
-    if value is not None and not isinstance(value, Mesh):
-        raise TypeError(
-            f"mesh must be a jax.sharding.Mesh, got a value of type {type(value).__name__}: write "
-            'jax.make_mesh((jax.device_count(),), ("device",)).'
-        )
+    if value is not None:
+        how = 'a jax.sharding.Mesh, as in jax.make_mesh((jax.device_count(),), ("device",))'
+        base.instance(value, Mesh, "mesh", how)
 
 
 def batches(source: str, batch: Any, at_once: Any, devices: int) -> tuple[int, int]:

@@ -20,8 +20,8 @@ from .outcome import CAUSE_OF_DIVERGENCE
 def source(batches: Any, T: int) -> None:
     if isinstance(batches, Mapping) or not hasattr(batches, "__getitem__"):
         raise TypeError(
-            f"batches must give the batch of step t as batches[t], got a value of type "
-            f"{type(batches).__name__}: give a list, an array, or any data set with random access."
+            "batches must give the batch of step t as batches[t], got "
+            f"{check.kind_of(batches)}: give a list, an array, or any data set with random access."
         )
     if (n := operator.length_hint(batches, T)) < T:  # T, where nobody knows
         _short(f"batches has {n} items", T)
@@ -72,7 +72,7 @@ def other_form(t: int, form: PyTree, t_first: int, first: PyTree) -> NoReturn:
 def other_batches(t: int, n: int) -> NoReturn:
     raise ValueError(
         f"batches gave something else when steps {t} to {t + n - 1} were read again: the way back "
-        "needs the batches of the way there, so batches[t] must not draw anew (seed it with t)."
+        "needs the batches of the way there, so batches[t] must not draw again (seed it with t)."
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
@@ -140,12 +139,5 @@ def smoothness(p: Cleaning, w: Params, lam: Hyper) -> Float[Array, ""]:
     """The largest curvature of g at w, by power iterations, on what step 0 sees."""
     S = p.xi.sample(p.S, jnp.zeros((), jnp.int32))
     gradient = jax.grad(lambda w: p.xi.g(w, lam, S))
-    v = tree.normal(p.S["key"], w)
-
-    def body(_, carry):
-        v, _ = carry
-        v = tree.scale(1 / tree.positive(tree.norm(v)), v)
-        v = jax.jvp(gradient, (w,), (v,))[1]
-        return v, tree.norm(v)
-
-    return lax.fori_loop(0, PRODUCTS, body, (v, jnp.zeros((), tree.widest(w))))[1]
+    step = lambda v: jax.jvp(gradient, (w,), (v,))[1]
+    return tree.growth(step, tree.normal(p.S["key"], w), PRODUCTS)

@@ -37,7 +37,7 @@ class Checkpoint:
     - `directory`: a folder for this run alone. If it holds the run already, the run goes on
         from its newest checkpoint.
     - `every`: save after so many hyper-iterations. Default: by time only.
-    - `seconds`: save after so much time, too.
+    - `seconds`: also save when so many seconds have passed.
     - `keep`: how many checkpoints to keep.
 
     !!! example

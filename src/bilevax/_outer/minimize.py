@@ -135,9 +135,10 @@ def minimize(
         rule follows how that w_T depends on lam. The inner optimizer starts without memory.
         `Neumann` and `Implicit` begin at the last solution of their linear system, too.
     - `correct`: remove the rule's bias: compare it now and then with an exact rule, and correct it
-        by the difference until the next time. Also `Correction(share=0.2)`. For a fixed S.
+        by the difference until the next time. For a fixed S only. `Correction(share=0.2)` says how
+        much of the time that may take.
     - `audit`: compare the rule now and then with an exact one and report how good it is, without
-        changing the run. Also `Audit(share=0.05)`.
+        changing the run. `Audit(share=0.05)` says how much of the time that may take.
     - `mesh`: devices that share the batch. All processes make the same call.
     - `evaluate`: a function lam -> number, or dict of numbers, called after every
         `evaluate_every` hyper-iterations and at the end.

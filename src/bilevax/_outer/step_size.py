@@ -44,8 +44,8 @@ def scale_first_update(
 ) -> optax.GradientTransformationExtraArgs:
     """An optimizer scaled once, such that its first update has a given norm.
 
-    Hypergradients of different rules differ in length. So scaled, runs that are to be
-    compared begin with steps of one length, as the paper's do.
+    Hypergradients of different rules differ in length. With this optimizer, runs that you compare
+    begin with steps of the same length, as in the paper.
 
     **Arguments:**
 

@@ -16,11 +16,10 @@ from .._compile import weak_jit
 from .._hypergradient import gradient, loss_of
 from .._loop import (
     Back,
-    back,
+    back_over,
     forward,
     in_segments,
     read_vjp,
-    scan,
     start_vjp,
     unroll,
 )
@@ -125,10 +124,10 @@ def again(xi: Fed, mu: Hyper, X: Seen, s: State, n: int, places: Places, room: S
 
 @weak_jit
 def behind(xi: Fed, mu: Hyper, X: Seen, room: State, at: Back, n: int, places: Places) -> Back:
-    """From behind a segment, whose n states are in `room`, to before it (Eq. 6)."""
+    """From after a segment, whose n states are in `room`, to before it (Eq. 6)."""
     of = lambda t: jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, t - X.t, 0, False), room)
     product = lambda t: xi.loop().advance_vjp(of(t), mu, X, t)
-    return _placed(scan(lambda at, _: (back(product, at), None), at, None, n)[0], places)
+    return _placed(back_over(product, at, n), places)
 
 
 @weak_jit

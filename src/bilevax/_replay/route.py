@@ -24,7 +24,7 @@ class Leg(NamedTuple):
     j: int
     back: bool
     keep: bool = False
-    """Whether the state behind the segment is kept."""
+    """Whether the state after the segment is kept."""
 
 
 def segments(t: int, n: int, c: int) -> list[Segment]:
@@ -54,7 +54,7 @@ class Tree(NamedTuple):
 def tree(first: int, last: int, room: int, each: int) -> Tree:
     """The tree with the fewest levels of which at most `room` boundaries are kept at once.
 
-    A level keeps k - 1 of them beside the first one, so L levels of k branches hold
+    A level keeps k - 1 of them in addition to the first one, so L levels of k branches hold
     L (k - 1) + 1, and reach k^L boundaries.
     """
     for levels in range(1, max(room, 2)):

@@ -9,7 +9,7 @@ from .._errors import check, checkpoints
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """Where `replay` keeps states, and whether it can be killed.
+    """Where `replay` keeps states. With a folder, a call that was killed can go on.
 
     **Arguments:**
 
@@ -17,7 +17,7 @@ class Store:
         a call that was killed goes on from it. Default: no folder, host memory only.
     - `host`: how many bytes of host memory the states may take. Those that do not fit are read
         from the folder; without a folder they are computed again.
-    - `keep`: leave the end of the tape in the folder, so that the same call answers at once.
+    - `keep`: leave the last files in the folder, so that the same call answers at once.
 
     !!! example
 

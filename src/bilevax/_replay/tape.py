@@ -63,7 +63,7 @@ class Tape:
         return from_host(form, found.arrays), found.about["checksum"]
 
     def put_back(self, j: int, x: PyTree, last: int) -> None:
-        """Where the way back stands before segment j; the state behind it is not needed again."""
+        """Where the way back stands before segment j; the state after it is not needed again."""
         self._used -= size(self._memory.pop(j, Saved({}, {})).arrays)
         old = [self._path(BACK, j + 1)] + [self._path(THERE, j + 1)] * (j + 1 < last)
         if self.on_disk:

@@ -13,7 +13,7 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._errors import check
 from .._errors.say import say_if_missed
-from .._loop import Back, back, forward, read_vjp, unroll
+from .._loop import Back, back, read_vjp, recorded, unroll
 from .._types import Context, Hyper, Params, Pull, Time
 from .base import AbstractRule, Channel
 
@@ -35,11 +35,11 @@ REMEDY = "Raise max_K or rtol, or use Reverse(segment=...) for every step."
 class AdaptiveReverse(AbstractRule):
     """Truncated back-propagation (Eq. 8) that stops when the rest is small enough.
 
-    It goes back step by step. From the decay of the last terms ``|B_t alpha_t|`` it extends
-    them as a geometric series over the steps that remain, as the bound of Prop. 3.1 does,
-    and stops when that tail is below `rtol` times the sum so far. Where terms are zero or jump, lam
-    acts in some steps only, and the decay of alpha_t takes the place of theirs. It keeps `max_K`
-    states, computes only as many terms as it needs, and never includes B_0.
+    It goes back step by step. It extends the last terms ``|B_t alpha_t|`` as a geometric series
+    over the steps that remain, as the bound of Prop. 3.1 does, and stops when the sum of that
+    series is below `rtol` times the sum so far. If terms are zero or jump, lam acts in some steps
+    only: then the rule uses the decay of alpha_t instead. It keeps `max_K` states, computes only
+    the terms that it needs, and never includes B_0.
 
     **Arguments:**
 
@@ -72,8 +72,7 @@ class AdaptiveReverse(AbstractRule):
     def vjp(self, xi: AbstractDynamics, lam: Hyper, S: Context, T: int) -> tuple[Params, Pull]:
         K = min(self.max_K, T)
         s = unroll(xi, lam, S, xi.start(lam, S), 0, T - K)
-        step = lambda s, t: xi.advance(s, lam, S, t)
-        s, history = forward(step, s, T - K, K, keep=lambda s, _: s)
+        s, history = recorded(xi, lam, S, s, T - K, K)
         w, pull_read = read_vjp(xi, s)
 
         def product(t):

@@ -28,12 +28,12 @@ class Reverse(AbstractRule):
         `segment=(100, 10)` keeps 30 iterates.
     - `policy`: what a step keeps in addition to its iterate, so that less is computed again: one of
         `jax.checkpoint_policies`. `dots_saveable` keeps products, `everything_saveable` all of it,
-        which is the fastest and takes the most memory. Default: nothing. JAX differentiates the
-        loop then, by reverse mode also where `Descent` is `symmetric`.
+        which is the fastest and takes the most memory. Default: nothing. With a policy JAX
+        differentiates the whole loop in reverse mode, even if `Descent` is `symmetric`.
     - `memory`: bytes that the way back may keep, instead of a `segment` and a `policy` of yours.
         The rule chooses from shapes what fits and is likely to be fastest: it keeps large products
-        of each step (with a `policy`), or iterates, or segments, as deep as it takes. One step's
-        own activations come on top.
+        of each step (with a `policy`), or iterates, or segments, as deep as it takes. Add to that
+        the activations of one step.
 
     !!! example
 

@@ -36,13 +36,12 @@ XI = dynamics()
 
 
 class FewShotLearner(BaseEstimator):
-    """Learn, from many small tasks, to tell new classes apart by an example or few of each.
+    """Learn from many small tasks to tell new classes apart by one or a few examples of each.
 
-    The meta-learning of the paper (Sec. 4.3): two convolutions are shared by all tasks, two
-    more and a linear layer are trained on a task, from a start and towards a centre that are
-    hyperparameters too, as are the step size and the strength of the pull. All of them are
-    tuned by hypergradients such that what is learned from the support images of a task does
-    well on its query images.
+    The meta-learning of the paper (Sec. 4.3): two convolutions are shared by all tasks. Two more
+    and a linear layer are trained on each task. Where they start, what they are pulled to, how
+    strongly, and the step size are hyperparameters, too. Hypergradients tune all of these so that
+    what is learned from the support images of a task does well on its query images.
 
     **Arguments:**
 
@@ -166,9 +165,9 @@ class FewShotLearner(BaseEstimator):
 class AdaptedClassifier:
     """What `FewShotLearner.adapt` returns: a classifier of images.
 
-    Batches are normalised by their own statistics. The images to be judged are normalised
-    together with the support images, so that one alone can be judged; in the company of others
-    its probabilities are a little different, and better.
+    Batch norm uses the statistics of the batch itself. Your images are therefore normalised
+    together with the support images, so that you may give a single one. If you give several at
+    once, the probabilities of each change a little, and are better.
 
     !!! example
 

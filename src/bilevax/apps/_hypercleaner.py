@@ -43,7 +43,7 @@ class HyperCleaner(AbstractClassifier):
     - `rule`: the hypergradient. Default: chosen by one diagnosis at the start, `diagnosis_`.
     - `T`: inner steps. Default: 100; with minibatches at least twice through the rows.
     - `learning_rate`: step size of the inner descent. Default: one over the largest curvature,
-        measured.
+        which is measured.
     - `steps`: hyper-iterations, steps of Adam on lam.
     - `hyper_rate`: learning rate of Adam.
     - `weight_decay`: factor of |w|^2 in the inner loss.
@@ -55,12 +55,12 @@ class HyperCleaner(AbstractClassifier):
     - `progress`: show a progress bar; None shows one on a terminal.
     - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
-    After `fit`: `weights_`, sigmoid(lam_i) of each training row; `suspect_`, a mask of them;
-    `belief_`, the probability that the final classifier gives to their labels; of rows that
-    `trusted` marks the weight is one, and none is suspect (the paper's own
-    criterion is `lam_ < -3`, after a longer run); `classes_`; `lam_`; `history_`; `rule_`,
-    `T_`, `learning_rate_`, as used; `diagnosis_`, or None where the rule was given; `w_`, the
-    parameters of the final classifier.
+    After `fit`: `weights_`, sigmoid(lam_i) of each training row; `belief_`, the probability that
+    the final classifier gives to its label; `suspect_`, a mask of the rows that are suspect;
+    `classes_`; `lam_`; `history_`; `rule_`, `T_` and `learning_rate_`, as used; `diagnosis_`, or
+    None if you gave the rule; `w_`, the parameters of the final classifier. A row that `trusted`
+    marks has the weight one and is never suspect. The paper's own criterion is `lam_ < -3`, after
+    a longer run.
 
     !!! example
 
@@ -121,7 +121,8 @@ class HyperCleaner(AbstractClassifier):
         - `X`, `y`: rows and their labels (numbers, strings or bools), some of them wrong.
         - `trusted`: a mask over these rows: True where the label is right. It has a value for each
             row, so that `Pipeline`, `cross_val_score` and `GridSearchCV` pass it on and divide it.
-        - `X_trusted`, `y_trusted`: the same as further rows. A `Pipeline` does not transform them.
+        - `X_trusted`, `y_trusted`: instead of the mask, trusted rows that are not in X, and their
+            labels. A `Pipeline` does not transform them.
 
         There must be a trusted row of each class. Without any, the classifier learns from all
         rows alike, a warning says so, and what it does not believe is suspect.
@@ -148,8 +149,8 @@ class HyperCleaner(AbstractClassifier):
     def score(self, X: Any, y: Any, sample_weight: Any = None, trusted: Any = None) -> float:
         """The accuracy on these rows; with a mask `trusted`, on the rows that it marks.
 
-        Labels that are wrong judge wrongly: in `cross_val_score` and `GridSearchCV` the mask that
-        `fit` gets comes here too, where scikit-learn routes metadata.
+        Wrong labels would give a wrong accuracy. Where scikit-learn routes metadata,
+        `cross_val_score` and `GridSearchCV` pass the mask of `fit` on to `score`, too.
         """
         if trusted is not None:
             keep = np.flatnonzero(judged(trusted, len(y)))

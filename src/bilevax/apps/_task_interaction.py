@@ -43,9 +43,9 @@ class TaskInteraction(AbstractClassifier):
     - `progress`: show a progress bar; None shows one on a terminal.
     - `checkpoint_dir`: save the run in this folder, and continue the run that is there.
 
-    After `fit`: `interaction_`, C in the order of `classes_`, 0 on the diagonal; `rho_`;
-    `held_out_`, the rows of X that served for validation, or None where a set was given;
-    `history_`, with the validation loss as `value`; `w_`, weights and bias of each class, for
+    After `fit`: `interaction_`, C in the order of `classes_`, 0 on the diagonal; `rho_`, the weight
+    decay; `held_out_`, the rows of X that served for validation, or None if you gave a validation
+    set; `history_`, with the validation loss as `value`; `w_`, weights and bias of each class, for
     scaled columns.
 
     !!! example

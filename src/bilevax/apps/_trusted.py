@@ -20,7 +20,7 @@ class Sets(NamedTuple):
 
 
 class ScaleWarning(UserWarning):
-    """Trusted rows look as if they had not gone through what the other rows went through.
+    """Trusted rows look as if they had not been transformed as the other rows were.
 
     !!! example
 
@@ -31,7 +31,7 @@ class ScaleWarning(UserWarning):
 
 
 class NoTrustedRowsWarning(UserWarning):
-    """`HyperCleaner` got no trusted rows, and had to believe the labels that it was given.
+    """`HyperCleaner` was given no trusted rows, and had to believe the labels that it was given.
 
     !!! example
 

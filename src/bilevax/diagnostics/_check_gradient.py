@@ -54,11 +54,11 @@ class GradientCheck(NamedTuple):
     uncertainty: np.ndarray
     """How far `difference` can be trusted."""
     eps: np.ndarray
-    """The steps of the sweep,"""
+    """The steps of the sweep."""
     sweep: np.ndarray
-    """and the finite difference at each: one row for each direction."""
+    """The finite difference at each of these steps: one row for each direction."""
     rounding: np.ndarray
-    """What of `uncertainty` is rounding, of the finite difference and of the rule."""
+    """The part of `uncertainty` that is rounding, of the finite difference and of the rule."""
     dtype: str
     """That of lam, the widest of its leaves."""
     asymmetry: float | None = None
@@ -68,14 +68,12 @@ class GradientCheck(NamedTuple):
     @property
     def error(self) -> float:
         """|slope - difference| over all directions, relative to |difference|."""
-        size = np.linalg.norm(self.difference)
-        return float(np.linalg.norm(self.slope - self.difference) / (size if size > 0 else 1.0))
+        return self._relative(self._gap())
 
     @property
     def resolution(self) -> float:
         """The error that the finite differences themselves may have."""
-        size = np.linalg.norm(self.difference)
-        return float(np.linalg.norm(self.uncertainty) / (size if size > 0 else 1.0))
+        return self._relative(self.uncertainty)
 
     @property
     def agrees(self) -> bool:
@@ -86,6 +84,9 @@ class GradientCheck(NamedTuple):
     def rounded(self) -> bool:
         """Whether rounding may explain why they differ: check again in a wider dtype."""
         return bool(np.all(self._gap() <= 3 * self.uncertainty + 30 * self.rounding))
+
+    def _relative(self, x: np.ndarray) -> float:
+        return float(np.linalg.norm(x) / (np.linalg.norm(self.difference) or 1.0))
 
     def _gap(self) -> np.ndarray:
         return np.abs(self.slope - self.difference)
@@ -123,8 +124,8 @@ def check_gradient(
     """Compare the hypergradient of a rule with finite differences along random directions.
 
     Exact rules agree to rounding, in float64 to about 1e-9; for the others `error` is what they
-    miss along these directions. Takes 44 inner loops for each direction. Where `xi` is a `Descent`
-    that says `symmetric=True`, that is put to the test too.
+    miss along these directions. It takes 44 inner loops for each direction. If `xi` is a
+    `Descent(symmetric=True)`, it also tests whether that is right.
 
     **Arguments:**
 
@@ -172,7 +173,7 @@ def check_gradient(
 def _directions(key: Any, lam: Hyper, n: int) -> Hyper:
     """n unit vectors in the space of lam, stacked."""
     v = tree.normal(key, tree.stack_of_zeros(n, lam))
-    return jax.vmap(lambda v: tree.scale(1 / tree.positive(tree.norm(v)), v))(v)
+    return jax.vmap(tree.unit)(v)
 
 
 def _nudged(key: Any, lam: Hyper) -> Hyper:

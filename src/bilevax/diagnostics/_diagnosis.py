@@ -61,9 +61,9 @@ class Diagnosis:
     descent: np.ndarray
     """h_{T-K}' d_lam f / |d_lam f|^2, which Lemma 3.2 wants positive."""
     leaf_error: dict[str, np.ndarray]
-    """The error in each leaf of lam, relative to that leaf's |d_lam f|,"""
+    """The error in each leaf of lam, relative to |d_lam f| in that leaf."""
     leaf_cosine: dict[str, np.ndarray]
-    """and the cosine: a large leaf hides what a small one gets."""
+    """The cosine in each leaf of lam: in the whole a large leaf hides what a small one gets."""
     interference: np.ndarray | None
     """grad_lam f' (d_lam f + h_{T-K} - grad_lam f) / |grad_lam f|^2, which assumption 3 of
     Theorem 3.4 wants positive; None where f does not depend on lam directly, and it holds."""

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -76,15 +75,8 @@ def _norm_B(xi, lam: Hyper, S: Context, s: State, t: Time, rounds: int = 8) -> F
     pull = xi.advance_vjp(s, lam, S, t)
     step = lambda lam: tree.inexact(xi.advance(s, lam, S, t))
     push = lambda b: jax.jvp(step, (lam,), (b,))[1]  # B' b
-    unit = lambda v: tree.scale(1 / tree.positive(tree.norm(v)), v)
-
-    def body(_, carry):
-        v = push(unit(pull(carry[0])[1]))
-        return optax.tree.cast_like((unit(v), tree.norm(v)), carry)
-
-    x = tree.inexact(s)
-    start = unit(tree.normal(jax.random.key(1), x)), jnp.zeros((), tree.widest(x))
-    return lax.fori_loop(0, rounds, body, start)[1]
+    start = tree.normal(jax.random.key(1), tree.inexact(s))
+    return tree.growth(lambda v: push(tree.unit(pull(v)[1])), start, rounds)
 
 
 def _singular_values(xi, lam: Hyper, S: Context, s: State, t: Time) -> Float[Array, " M"] | None:

@@ -9,7 +9,6 @@ the sum at the depths that are asked for.
 import math
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -17,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._errors import check
+from .._hypergradient import gradient
 from .._loop import Back, Visit, in_segments, read_vjp, start_vjp
 from .._types import Context, Hyper, Objective, Params, State
 
@@ -64,9 +63,7 @@ def sweep(
     first = xi.start(lam, S)
     end, way, starts = in_segments(xi, lam, S, first, 0, T, (c,), visit=_gather(T, depths))
     w, pull_read = read_vjp(xi, end)
-    smooth, rest = eqx.partition(w, eqx.is_inexact_array)
-    value = lambda smooth, lam: check.scalar(f(eqx.combine(smooth, rest), lam, S), "f")
-    slope, direct = jax.grad(value, (0, 1))(smooth, lam)
+    _, (slope, direct) = gradient(f, w, lam, S, has_aux=False)
     alpha = pull_read(slope)
     nothing = _nothing(alpha, lam, T, depths.shape[0])
     at = way(Back(alpha, optax.tree.zeros_like(lam), T, nothing))

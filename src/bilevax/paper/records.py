@@ -64,13 +64,13 @@ class Run:
         return str(self.config.get("experiment", ""))
 
     def of(self, kind: str, **where: Any) -> list[Row]:
-        """The records of a kind, and with these values."""
+        """The records of a kind that have these values."""
         wanted = {"kind": kind} | where
         return [row for row in self.rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
 def holds_run(path: str | os.PathLike) -> bool:
-    """Whether a folder is a run, as far as it was begun.
+    """Whether a folder holds a run, finished or not.
 
     !!! example
 
@@ -156,8 +156,8 @@ class Records:
 
     **Arguments:**
 
-    - `path`: a folder of its own; it is made.
-    - `config`: the settings, flat; without what is None.
+    - `path`: a folder for this run alone, which is created.
+    - `config`: the settings, a flat table; what is None is left out.
     - `keys`: the columns that tell rows apart. A row with the same values there as one that was
         written is not written again, so that a run which resumes from a checkpoint may repeat
         steps. Without keys every row is written.
@@ -257,8 +257,7 @@ def _plain(value: Any) -> Any:
 
 
 def toml(config: Mapping[str, Any]) -> str:
-    """A flat table of numbers, strings, and lists of them: JSON's spelling is TOML's, but for
-    the delete character.
+    """A flat table of numbers, strings, and lists of them, as TOML.
 
     !!! example
 
@@ -267,6 +266,7 @@ def toml(config: Mapping[str, Any]) -> str:
         T = 100
         rule = "Reverse(K=5)"
     """
+    # JSON writes these as TOML does, except for the delete character
     spell = lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False)
     return "".join(f"{k} = {spell(v)}\n" for k, v in config.items()).replace("\x7f", "\\u007f")
 

@@ -19,7 +19,7 @@ from ._torchax import tensor
 class Environment(tensor.Environment):
     """torchax's, where everything is on JAX's device, and nothing is random without a key.
 
-    A tensor that the module keeps beside its parameters and buffers, such as a mask, is a constant.
+    A tensor that the module keeps outside parameters and buffers, such as a mask, is a constant.
     """
 
     def get_and_rotate_prng_key(self, generator: Any = None) -> Array:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from .._errors.check import kind_of
 from ._torchax import tensor
 
 
 def not_a_module(value: Any) -> NoReturn:
     raise TypeError(
-        f"functional takes a torch.nn.Module, got {_kind(value)}: build the module first, as in "
+        f"functional takes a torch.nn.Module, got {kind_of(value)}: build the module first, as in "
         "functional(Net()); a function of tensors is in_jax(function)."
     )
 
@@ -75,9 +76,3 @@ def named() -> Iterator[None]:
             f"operators, or give it in JAX, as in bilevax.torch.implement(torch.ops.{name}, "
             "function_of_arrays)."
         ) from error
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__} itself"
-    return f"a value of type {type(value).__name__}"

@@ -13,13 +13,13 @@ from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
 from ..._errors import check, rules
 from ..._errors.say import say_if_missed
-from ..._loop import Back, back, read_vjp
+from ..._loop import Back, back_over, read_vjp
 from ..._types import Context, Hyper, Params, Pull
 from ..base import AbstractRule, Channel
 from .error import estimate_error, gather, no_evidence, side_weights, widen
 from .grow import LEAST, grow_to
 from .path import Path, cut, pieces_table, walk
-from .piece import Frozen, cross
+from .piece import Frozen, Sums, cross
 
 CAUTION = 10.0
 """By how much an estimate may be too high."""
@@ -33,28 +33,28 @@ REMEDY = (
 class AdaptiveKrylov(AbstractRule):
     """`Krylov` to a relative accuracy: it chooses exact first steps, pieces and rank.
 
-    The first steps are taken exactly as long as they are violent. The rest is tried as one
-    piece, which grows its space until the residual is small. If the estimated error is above
-    `rtol`, its freezing part says how many pieces to try next. The estimate has a part for
-    the subspace, from the Arnoldi residuals, and a part for freezing the Jacobians, from two
-    more products in each piece, with the Jacobians of its two ends. Nothing more is tried where
-    it would take T products in all, or where the estimate says that `max_pieces` pieces will not
-    reach `rtol` either.
+    The rule takes the first steps exactly for as long as they are violent. It tries the rest as
+    one piece, and grows the space of that piece until the residual is small. The estimated error
+    has two parts: one for the subspace, from the Arnoldi residuals, and one for freezing the
+    Jacobians, from two more products in each piece, with the Jacobians at its two ends. If the
+    error is above `rtol`, the second part says how many pieces to try next. The rule stops trying
+    if that would take T products in all, or if `max_pieces` pieces are not expected to reach
+    `rtol` either.
 
     **Arguments:**
 
     - `rtol`: the relative error of the pullback to aim for.
     - `max_pieces`: the most pieces to try; a power of two.
-    - `max_rank`: the most products in a piece, besides the two of the estimate.
+    - `max_rank`: the most products in a piece, not counting the two of the estimate.
     - `fallback`: the rule to use instead where the estimated error is above `rtol`, as in
         `Reverse(segment=10)`: what comes back is then within the estimated tolerance, or exact.
         It costs nothing where it is not needed, except under `jax.vmap`. Default: none.
 
-    The estimate's `report` holds `error`, the estimated relative error, and its parts
-    `subspace` and `freezing`, whose sum e makes the error e (1 + min(e, 1/2));
-    `products`, all that were taken; and the `pieces` and `head` chosen. A warning says when
-    `error` is above `rtol`; the best attempt is then returned. With a `fallback` there is no
-    warning: `fallback` in the report is 1 where it was used, and `error` is that of the attempt.
+    The estimate's `report` holds `error`, the estimated relative error, and its parts `subspace`
+    and `freezing`: the error is e (1 + min(e, 1/2)), where e is their sum. It also holds
+    `products`, the number of all that were taken, and the `pieces` and `head` chosen. If `error`
+    is above `rtol`, a warning says so and the best attempt is returned. With a `fallback` there is
+    no warning: `fallback` in the report is 1 where it was used, and `error` is that of the attempt.
     Memory: about 6 `max_pieces` + `max_rank` + 9 states and T numbers.
 
     !!! example
@@ -175,7 +175,7 @@ def _attempt(
     most = jnp.clip((room >> level) - 2, min(LEAST, frozen.rank), frozen.rank)
     tol = rule.rtol / 2 / jnp.sqrt(pieces.astype(dtype))  # what the spaces lose adds up
 
-    def piece(i, sums: _Sums) -> _Sums:
+    def piece(i, sums: Sums) -> Sums:
         j = pieces - 1 - i  # the last piece first
         first, node, last, R = cut(table[level, j], path.head)
         build = lambda space, product: grow_to(product, space, sums.h, first, R, T, tol, most)
@@ -184,41 +184,26 @@ def _attempt(
         C = new.powers.each
         row = gather(new.space, C, R, side, path.product(first), path.product(last))
         evidence = jax.tree.map(lambda a, b: a.at[j].set(b), sums.evidence, row)
-        held = sums.held + jnp.where(new.doubt > 0, new.lost, 0.0)
-        products = sums.products + jnp.where(R > 0, new.products + 2, 0)
-        h, clipped = optax.tree.add(sums.h, new.dh), sums.clipped | new.clipped
-        return _Sums(new.alpha, h, products, clipped, held, new.doubt, evidence)
+        held, taken = jnp.where(new.doubt > 0, new.lost, 0.0), jnp.where(R > 0, new.products + 2, 0)
+        return sums.after(new, held, taken)._replace(evidence=evidence)
 
-    evidence = no_evidence(table.shape[1], T, dtype)
-    zero, no = jnp.zeros((), dtype), jnp.asarray(False)
-    sums = _Sums(alpha, optax.tree.zeros_like(lam), path.head, no, zero, zero, evidence)
+    sums = Sums.first(alpha, optax.tree.zeros_like(lam), path.head)
+    sums = sums._replace(evidence=no_evidence(table.shape[1], T, dtype))
     sums = lax.fori_loop(0, pieces, piece, sums)
     h, below = _exact_start(path, lam, sums.alpha, sums.h)
     size = tree.positive(tree.norm(h)).astype(dtype)
     subspace, freezing = estimate_error(sums.evidence, below.astype(dtype))
-    subspace, freezing = (subspace + sums.held) / size, freezing / size
+    subspace, freezing = (subspace + sums.lost) / size, freezing / size
     blank = (tree.norm(h) == 0) & (tree.norm(alpha) > 0)  # nothing has converged to zero
     blind = sums.clipped | blank | path.jumps
     error = jnp.where(blind, jnp.inf, widen(subspace + freezing))
     return _Outcome(h, error, subspace, freezing, sums.products, pieces)
 
 
-class _Sums(NamedTuple):
-    """Where the way back over the pieces stands."""
-
-    alpha: PyTree
-    h: Hyper
-    products: Int[Array, ""]
-    clipped: Array
-    held: Float[Array, ""]
-    doubt: Float[Array, ""]
-    evidence: PyTree
-
-
 def _exact_start(path: Path, lam: Hyper, alpha: PyTree, h: Hyper) -> tuple[Hyper, Array]:
     """Eq. 6 over the first steps and B_0; also the sum of the norms of their parts."""
     add = lambda before, part, _: before.gathered + tree.norm(part)
     first = Back(alpha, h, path.head, jnp.zeros((), tree.widest(lam)))
-    start = lax.fori_loop(0, path.head, lambda _, at: back(path.product, at, add), first)
+    start = back_over(path.product, first, path.head, add)
     part = path.pull_start(start.alpha)
     return optax.tree.add(start.h, part), start.gathered + tree.norm(part)

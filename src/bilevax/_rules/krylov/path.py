@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
-from ..._loop import capture, forward, start_vjp
+from ..._loop import capture, recorded, start_vjp
 from ..._types import Context, Hyper, Product, State, Time
 from .rule import layout
 
@@ -50,8 +50,7 @@ class Path(NamedTuple):
 def walk(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, table: np.ndarray) -> Path:
     """The inner loop, keeping the first iterates and those that the table asks for."""
     begun = min(HEAD + 1, T)
-    step = lambda s, t: xi.advance(s, lam, S, t)
-    s, first = forward(step, xi.start(lam, S), 0, begun, keep=lambda s, _: s)
+    s, first = recorded(xi, lam, S, xi.start(lam, S), 0, begun)
     moves = jax.vmap(tree.norm)(_differences(first, s))
     times = jnp.asarray(np.unique(np.maximum(table, begun)), jnp.int32)
     s, late, more = capture(xi, lam, S, s, begun, T - begun, times)

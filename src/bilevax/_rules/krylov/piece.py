@@ -50,6 +50,33 @@ class Crossing(NamedTuple):
     powers: Powers
 
 
+class Sums(NamedTuple):
+    """Where the way back over the pieces stands, and what was lost on it."""
+
+    alpha: PyTree
+    h: Hyper
+    lost: Float[Array, ""]
+    doubt: Float[Array, ""]
+    clipped: Bool[Array, ""]
+    products: Int[Array, ""]
+    evidence: PyTree = None
+
+    @classmethod
+    def first(cls, alpha: PyTree, h: Hyper, products: Int[Array, ""]) -> "Sums":
+        zero = jnp.zeros((), tree.widest(alpha, jnp.float32))
+        return cls(alpha, h, zero, zero, jnp.asarray(False), products)
+
+    def after(self, new: Crossing, lost: Float[Array, ""], products: Int[Array, ""]) -> "Sums":
+        return self._replace(
+            alpha=new.alpha,
+            h=optax.tree.add(self.h, new.dh),
+            lost=self.lost + lost,
+            doubt=new.doubt,
+            clipped=self.clipped | new.clipped,
+            products=self.products + products,
+        )
+
+
 def cross(
     frozen: Frozen,
     node: Time,

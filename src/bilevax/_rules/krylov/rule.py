@@ -1,24 +1,22 @@
 """Piecewise Krylov back-propagation: all T terms at the price of a short truncation."""
 
 import itertools
-from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
 from ..._errors import check, rules
 from ..._errors.say import say_if_missed
-from ..._loop import Back, back, capture, read_vjp, start_vjp
+from ..._loop import Back, back_over, capture, read_vjp, start_vjp
 from ..._types import Context, Hyper, Params, Pull
 from ..base import AbstractRule, Channel
 from .arnoldi import grow
-from .piece import Frozen, cross
+from .piece import Frozen, Sums, cross
 
 EXPANDS = (
     "The frozen steps of a piece expand cotangents from step to step and were held back, so "
@@ -45,11 +43,11 @@ class Krylov(AbstractRule):
     - `K`: take the last K steps exactly.
     - `head`: take the first `head` steps exactly: for loops that start violently.
 
-    The estimate's `report` holds `products`, and `subspace`, the part of the relative error
-    that a larger rank would remove, as the Arnoldi residual tells it, and what holding back modes
-    that grow has changed. It is infinite, with a warning, where the frozen steps expand so much
-    that the whole cotangent had to be held back. What freezing the Jacobians does is not in it:
-    `AdaptiveKrylov` estimates both.
+    The estimate's `report` holds `products` and `subspace`. `subspace` estimates the part of the
+    relative error that a larger rank would remove, from the Arnoldi residual, and what holding back
+    growing modes has changed. It is infinite, and a warning says so, if the frozen steps expand so
+    much that the whole cotangent had to be held back. It does not include the error of freezing
+    the Jacobians: `AdaptiveKrylov` estimates both.
 
     !!! example
 
@@ -90,18 +88,17 @@ class Krylov(AbstractRule):
         longest = int(max(np.diff(cuts), default=1))
         keep_B = tree.size(lam) <= 4 * M
         frozen = Frozen(xi, lam, S, at, min(self.rank, longest, M), longest, keep_B)
-        exactly = lambda n, at: lax.fori_loop(0, n, lambda _, at: back(frozen.product, at), at)
 
         def pull(alpha: Params):
             alpha = pull_read(alpha)
-            end = exactly(K, Back(alpha, optax.tree.zeros_like(lam), jnp.asarray(T, jnp.int32)))
-            alpha, h, lost, _, clipped, products = _compress(frozen, cuts, nodes, end)
-            first = exactly(head, Back(alpha, h, jnp.asarray(head, jnp.int32)))
+            end = back_over(frozen.product, Back(alpha, optax.tree.zeros_like(lam), T), K)
+            sums = _compress(frozen, cuts, nodes, end)
+            first = back_over(frozen.product, Back(sums.alpha, sums.h, head), head)
             h = optax.tree.add(first.h, start_vjp(xi, lam, S, first.alpha))  # h_{-1}
-            size = tree.norm(h).astype(lost.dtype)
-            subspace = jnp.where(clipped, jnp.inf, lost / tree.positive(size))
-            say_if_missed(self, EXPANDS, subspace, clipped)
-            return h, {"products": products + K + head, "subspace": subspace}
+            size = tree.norm(h).astype(sums.lost.dtype)
+            subspace = jnp.where(sums.clipped, jnp.inf, sums.lost / tree.positive(size))
+            say_if_missed(self, EXPANDS, subspace, sums.clipped)
+            return h, {"products": sums.products + K + head, "subspace": subspace}
 
         return w, pull
 
@@ -109,32 +106,17 @@ class Krylov(AbstractRule):
         return Channel.START | Channel.STEP
 
 
-class _Sums(NamedTuple):
-    """Where the way back over the pieces stands, and what was lost on it."""
-
-    alpha: PyTree
-    h: Hyper
-    lost: Float[Array, ""]
-    doubt: Float[Array, ""]
-    clipped: Bool[Array, ""]
-    products: Int[Array, ""]
-
-
-def _compress(frozen: Frozen, cuts: np.ndarray, nodes: list[int], end: Back) -> _Sums:
+def _compress(frozen: Frozen, cuts: np.ndarray, nodes: list[int], end: Back) -> Sums:
     """The pieces, the last first."""
-    dtype = tree.widest(end.alpha, jnp.float32)
-    zero, none = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
-    sums = _Sums(end.alpha, end.h, zero, zero, jnp.asarray(False), none)
+    sums = Sums.first(end.alpha, end.h, jnp.zeros((), jnp.int32))
     if not nodes:
         return sums
     build = lambda space, product: grow(space, product, frozen.rank)
 
-    def piece(sums: _Sums, when):
+    def piece(sums: Sums, when):
         node, first, end = when
         new = cross(frozen, node, end - first, end - 1 - node, sums.alpha, sums.doubt, build)
-        h, lost = optax.tree.add(sums.h, new.dh), sums.lost + new.lost
-        clipped, products = sums.clipped | new.clipped, sums.products + new.products
-        return _Sums(new.alpha, h, lost, new.doubt, clipped, products), None
+        return sums.after(new, new.lost, new.products), None
 
     newest_first = lambda x: jnp.asarray(x[::-1], jnp.int32)
     return lax.scan(piece, sums, tuple(map(newest_first, (nodes, cuts[:-1], cuts[1:]))))[0]

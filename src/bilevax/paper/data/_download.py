@@ -32,7 +32,7 @@ def download(dataset: Dataset, place: str | os.PathLike | None = None) -> Found:
     **Arguments:**
 
     - `dataset`: one of `DATASETS`.
-    - `place`: the folder that the set's folder is made in, otherwise the user's cache.
+    - `place`: where to create the folder of the set. Default: the user's cache.
 
     **Returns:**
 

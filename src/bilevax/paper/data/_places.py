@@ -14,7 +14,7 @@ VARIABLE = "BILEVAX_DATA"
 
 @dataclass(frozen=True)
 class Found:
-    """A set in a form, in a place.
+    """A data set that was found: in which form, and where.
 
     !!! example
 

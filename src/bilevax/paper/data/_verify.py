@@ -12,7 +12,7 @@ from ._places import Found
 
 @dataclass(frozen=True)
 class Checked:
-    """What reading a set from a place showed.
+    """The result of reading a set from one place.
 
     !!! example
 

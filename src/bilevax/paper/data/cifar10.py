@@ -38,7 +38,7 @@ DATASET = Dataset(
 
 
 def load(data_dir: str | os.PathLike | None = None) -> Split:
-    """CIFAR-10: all of it, or the images in an npz file, as `source` says.
+    """CIFAR-10: all of it, or what an npz holds; its `source` says which.
 
     **Arguments:**
 

@@ -36,7 +36,7 @@ DATASET = Dataset(
 
 
 def load(data_dir: str | os.PathLike | None = None) -> Split:
-    """CIFAR-100 with its fine labels: all of it, or the images in an npz file, as `source` says.
+    """CIFAR-100 with its fine labels: all of it, or what an npz holds; its `source` says which.
 
     **Arguments:**
 

@@ -21,7 +21,7 @@ def load(
     - `characters`, `drawings`: how many, and how often each is drawn.
     - `size`: the side of an image.
     - `wobble`: how far the hand goes astray, in sides of an image.
-    - `seed`: other characters for another seed.
+    - `seed`: another seed gives other characters.
 
     **Returns:**
 

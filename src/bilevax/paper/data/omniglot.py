@@ -83,7 +83,7 @@ def _kept(paths: Sequence[Path], size: int) -> Omniglot:
         try:
             return _restore(kept, size)
         except (DataError, KeyError):
-            pass  # a cache that is damaged is made anew
+            pass  # a cache that is damaged is made again
     glyphs = decode(paths, size)
     try:
         _keep(kept, glyphs)

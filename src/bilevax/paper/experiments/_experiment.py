@@ -36,7 +36,7 @@ class Experiment:
 
     **Arguments:**
 
-    - `name`: what its runs are called by, as `experiment` in their `config.toml`.
+    - `name`: its name, which the `config.toml` of its runs keeps as `experiment`.
     - `about`: one line about it.
     - `presets`: settings by name; each a frozen dataclass.
     - `run`: `run(config, out, resume=False, data_dir=None)` writes records to the folder `out`.

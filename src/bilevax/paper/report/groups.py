@@ -44,7 +44,7 @@ def depth(rule: str, T: int | None) -> int | None:
 
 
 def colours(rules: Sequence[str], T: int | None) -> dict[str, Colour]:
-    """Rules in order, first by K: those with a K on the ladder, the others beside it."""
+    """Rules in order, first by K: those with a K on the ladder, then the others."""
     depths = {rule: depth(rule, T) for rule in rules}
     steps = ladder({K for K in depths.values() if K is not None})
     ordered = sorted(rules, key=lambda rule: (depths[rule] is None, depths[rule] or 0, rule))

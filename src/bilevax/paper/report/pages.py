@@ -24,12 +24,12 @@ TABLES, TABLES_MARK = "tables.md", "<!-- made by bilevax report -->"
 
 @final
 class Report:
-    """What runs show. Each run is read once.
+    """Tables, charts and a page of runs. Each run is read once.
 
     **Arguments:**
 
     - `paths`: the folders of the runs.
-    - `experiments`: experiments that neither the paper has nor an installed package.
+    - `experiments`: your own, where no installed package provides them.
 
     !!! example
 

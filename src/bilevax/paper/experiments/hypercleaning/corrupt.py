@@ -14,7 +14,7 @@ class Corrupted(NamedTuple):
     y: np.ndarray
     """Labels of the training set, of which some are wrong."""
     wrong: np.ndarray
-    """Which ones: those that differ from the truth, not all that were drawn anew."""
+    """Which ones: those that differ from the truth, not all that were redrawn."""
     x_val: np.ndarray
     y_val: np.ndarray
     x_test: np.ndarray

@@ -125,7 +125,7 @@ def f1(marked: Array, wrong: Array) -> Array:
 
 
 def load(config: Config, data_dir: str | None = None) -> Corrupted:
-    """The data of a seed: all of the set, scaled to [0, 1], split anew."""
+    """The data of a seed: all of the set, scaled to [0, 1], and a split of its own."""
     if config.data not in LOAD:
         raise ValueError(f"data {config.data!r} is not known; give one of {', '.join(LOAD)}.")
     sets = LOAD[config.data](data_dir)
