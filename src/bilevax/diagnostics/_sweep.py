@@ -6,7 +6,6 @@ The sweep goes back once over all T steps, recomputing iterates from one in sqrt
 the sum at the depths that are asked for.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._hypergradient import gradient
 from .._loop import Back, Visit, in_segments, read_vjp, start_vjp
+from .._rules.budget import root
 from .._types import Context, Hyper, Objective, Params, State
 
 
@@ -59,7 +59,7 @@ def sweep(
     f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int, depths: Int[Array, " n"]
 ) -> Sweep:
     """Eq. 6 over all steps; the depths are sorted."""
-    c = math.isqrt(T - 1) + 1
+    c = root(T)
     first = xi.start(lam, S)
     end, way, starts = in_segments(xi, lam, S, first, 0, T, (c,), visit=_gather(T, depths))
     w, pull_read = read_vjp(xi, end)
