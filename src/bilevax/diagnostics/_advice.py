@@ -71,7 +71,7 @@ def _depth(d: Diagnosis) -> list[str]:
         also = f"Reverse(K={close}) within 1 %" if close else "none of the depths within 1 %"
         found = [f"Reverse(K={near}) is within 10 % of the whole hypergradient, {also}."]
         if near > MANY and d.theory is not None and d.theory.symmetric:
-            found.append("Krylov(2, 4), with 8 products for all T steps, may be nearer than that.")
+            found.append("Krylov(), with 10 products for all T steps, may be nearer than that.")
         return found
     return [_forgets(d)]
 

@@ -12,7 +12,7 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._rules.krylov.arnoldi import begin, grow
 from .._types import Context, Hyper, State, Time
-from ._sweep import Iterate
+from ._sweep import Visited
 
 SMALL = 400
 """Up to so many parameters the singular values of B are computed, all of them."""
@@ -37,7 +37,7 @@ class Spectra(NamedTuple):
 
 
 def spectra(
-    xi: AbstractDynamics, lam: Hyper, S: Context, iterates: Sequence[Iterate], steps: int
+    xi: AbstractDynamics, lam: Hyper, S: Context, iterates: Sequence[Visited], steps: int
 ) -> Spectra:
     """Of each iterate, by so many steps of Lanczos's process."""
     states = jax.tree.map(lambda *a: jnp.stack(a), *(it.s for it in iterates))

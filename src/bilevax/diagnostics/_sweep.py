@@ -6,7 +6,6 @@ The sweep goes back once over all T steps, recomputing iterates from one in sqrt
 the sum at the depths that are asked for.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -18,10 +17,11 @@ from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._hypergradient import gradient
 from .._loop import Back, Visit, in_segments, read_vjp, start_vjp
+from .._rules.budget import root
 from .._types import Context, Hyper, Objective, Params, State
 
 
-class Iterate(NamedTuple):
+class Visited(NamedTuple):
     """A state, and the number of the step to linearise there."""
 
     s: State
@@ -51,7 +51,7 @@ class Sweep(NamedTuple):
     """B_0 alpha_0."""
     whole: Hyper
     """All T terms, and B_0 alpha_0."""
-    iterates: tuple[Iterate, Iterate, Iterate]
+    iterates: tuple[Visited, Visited, Visited]
     """s_0, one near the end, and s_T."""
 
 
@@ -59,7 +59,7 @@ def sweep(
     f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int, depths: Int[Array, " n"]
 ) -> Sweep:
     """Eq. 6 over all steps; the depths are sorted."""
-    c = math.isqrt(T - 1) + 1
+    c = root(T)
     first = xi.start(lam, S)
     end, way, starts = in_segments(xi, lam, S, first, 0, T, (c,), visit=_gather(T, depths))
     w, pull_read = read_vjp(xi, end)
@@ -69,7 +69,7 @@ def sweep(
     at = way(Back(alpha, optax.tree.zeros_like(lam), T, nothing))
     begun = start_vjp(xi, lam, S, at.alpha)
     near = jax.tree.map(lambda a: a[max(T // c - 2, 0)], starts)
-    iterates = Iterate(first, 0), Iterate(near, max(T - 2 * c, 0)), Iterate(end, T - 1)
+    iterates = Visited(first, 0), Visited(near, max(T - 2 * c, 0)), Visited(end, T - 1)
     return Sweep(slope, direct, at.gathered, begun, optax.tree.add(at.h, begun), iterates)
 
 
