@@ -39,7 +39,7 @@ def test_truncation_is_flat_in_T():
 
 def test_truncation_is_linear_in_K_with_one_state_a_step():
     Ks = [5, 20, 40]
-    bytes_ = [temporary(bx.Reverse(K=K), 50) for K in Ks]
+    bytes_ = [temporary(bx.Reverse(K=K), 1000) for K in Ks]
     assert slope(Ks, bytes_) == pytest.approx(STATE, rel=0.05)
 
 
@@ -135,13 +135,13 @@ def test_forward_chunks_hold_chunk_tangents():
 
 
 def test_krylov_is_flat_in_T():
-    bytes_ = [temporary(bx.Krylov(2, 4, K=3), T) for T in (20, 2000)]
+    bytes_ = [temporary(bx.Krylov(2, 4, K=2, head=2), T) for T in (100, 2000)]
     assert max(bytes_) == min(bytes_)
 
 
 def test_krylov_holds_pieces_plus_rank_states():
     """And one for each exact step."""
-    pieces, ranks = [2, 20], [6, 20]
+    pieces, ranks = [2, 20], [4, 20]
     exact = [temporary(bx.Krylov(2, 4, K=K, head=K), 100) for K in pieces]
     assert slope(pieces, exact) == pytest.approx(2 * STATE, rel=0.05)
     by_piece = [temporary(bx.Krylov(p, 4), 100) for p in pieces]

@@ -28,8 +28,8 @@ from bilevax.paper.report import Chart
 
 RESULTS = Path(__file__).parents[2] / "results" / "one-shot"
 IMAGES = glyphs.load(characters=12, drawings=6)
-TASK = Sampler(IMAGES, ways=3, shots=1, queries=2)(jax.random.key(0))
-LAM = network.first_lam(jax.random.key(1), 3, 4, rho=0.1, gamma=0.2)
+TASK = eqx.filter_jit(Sampler(IMAGES, ways=3, shots=1, queries=2))(jax.random.key(0))
+LAM = jax.jit(lambda key: network.first_lam(key, 3, 4, rho=0.1, gamma=0.2))(jax.random.key(1))
 LAYER = convolution.first_layer(jax.random.key(2), 2, 3) | {
     "scale": jnp.array([0.5, 1.0, 2.0]),
     "shift": jnp.array([0.1, -0.2, 0.3]),
@@ -60,12 +60,16 @@ def test_block(accelerator, monkeypatch):
     """An odd side included, of which pooling drops the last row or column."""
     if accelerator:
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    project = lambda block: lambda layer, x: jnp.vdot(DIRECTION, block(layer, x))
-    close(convolution.block(LAYER, X), plain_block(LAYER, X), 1e-10)
-    found, wanted = (
-        jax.grad(project(block), (0, 1))(LAYER, X) for block in (convolution.block, plain_block)
-    )
-    close(found, wanted, 1e-10)
+
+    def values(block):
+        @jax.jit
+        def both(layer, x):
+            y, pull = jax.vjp(block, layer, x)
+            return y, pull(DIRECTION)
+
+        return both(LAYER, X)
+
+    close(values(convolution.block), values(plain_block), 1e-10)
 
 
 def test_block_against_pytorch():
@@ -351,11 +355,11 @@ def test_steps_are_refused_where_there_are_none():
 def test_rates():
     """Logarithms move a tenth as fast; all slow down."""
     adam = network.slowing_adam(10, 0.1)
-    state, ones = adam.init(LAM), jax.tree.map(jnp.ones_like, LAM)
+    state, ones, next_ = adam.init(LAM), jax.tree.map(jnp.ones_like, LAM), jax.jit(adam.update)
     sizes = []
     for _ in range(10):
         with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes on purpose
-            update, state = adam.update(ones, state, LAM)
+            update, state = next_(ones, state, LAM)
         sizes.append((float(-update["base"]["conv1"]["shift"][0]), float(-update["gamma"])))
     fast, slow = np.array(sizes).T
     np.testing.assert_allclose(slow, fast / 10, rtol=1e-6)
