@@ -113,7 +113,7 @@ def test_initialisation_is_a_hyperparameter():
     base = problems.logistic(T=T)
     lam = {"slope": 0.1 * jnp.ones(5), "offset": jnp.asarray(0.2)}
     g = lambda w, lam, S: base.xi.g(w, base.lam, S)
-    xi = bx.Descent(g, lambda lam, S: lam, optax.sgd(0.1))
+    xi = bx.Descent(g, lambda lam, S: lam, optax.sgd(0.1, momentum=0.9))
     p = problems.Problem("warm", base.f, xi, lam, base.S, T)
     want = exact(p)
     for rule in EXACT:
