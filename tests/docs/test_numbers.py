@@ -32,7 +32,7 @@ COVERED = {  # page: heads of the tables that a test below computes
     "docs/tutorials/gpt.md": [" | all", " | validation loss", "1,000 steps", "step"],
     "docs/which_rule.md": [" | test accuracy"],
 }  # fmt: skip
-ADVICE = {"docs/which_rule.md": ["your inner loop"], "docs/diagnosis.md": [" | "]}
+ADVICE = {"docs/which_rule.md": ["your inner loop"], "docs/diagnosis.md": ["name | what"]}
 """Words with numbers in them; those of advice are checked as prose."""
 
 
