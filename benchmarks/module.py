@@ -133,6 +133,16 @@ def measured(run):
     return answer, {"first": first, "wall": min(later)[0], "cpu": min(c for _, c in later)}
 
 
+def rounding(make, draw):
+    """How far plain autograd in float32 is from plain autograd in float64."""
+    task = Task(make, draw)
+    answer = autograd(task)()
+    task.module, task.lam = task.module.double(), task.lam.double()
+    task.x, task.z = (a.double() if a.is_floating_point() else a for a in (task.x, task.z))
+    want = autograd(task)()
+    return float(np.linalg.norm(answer - want) / np.linalg.norm(want))
+
+
 def main():
     rows, want = [], {}
     for name, (make, draw) in NETS.items():
@@ -150,8 +160,10 @@ def main():
             error = np.linalg.norm(answer - want[name]) / np.linalg.norm(want[name])
             rows.append({"net": name, "way": way, "error": float(error)} | row)
             print(rows[-1], flush=True)
+    with sdpa_kernel(SDPBackend.MATH):
+        own = {name: rounding(*net) for name, net in NETS.items()}
     versions = {"torch": torch.__version__, "jax": jax.__version__}
-    OUT.write_text(json.dumps(versions | {"rows": rows}, indent=1) + "\n")
+    OUT.write_text(json.dumps(versions | {"rounding": own, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ NAMES = {
     "forward": "the forward pass",
     "one program": "one program, `Reverse(segment=32)`",
     "replay": "`replay(segment=32)`",
-    "there": "a step there",
-    "again": "a step there again, into memory",
+    "there": "a step forward",
+    "again": "the same step again, with its state kept",
     "back": "a step back",
 }
 LENGTHS = [1000, 10_000, 100_000]

@@ -75,13 +75,15 @@ def require_visible(
     s = jax.eval_shape(xi.start, lam, S)
     reach = _reach(rule, xi, lam, S, s)
     direct = connected(lambda lam, s: f(xi.read(s), lam, S), lam, s) if f else None
+    read = f is None or _reads(f, xi, lam, S, s)
     groups: dict[tuple[str, bool], list[str]] = {}
     for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(lam)):
         enters = [c for c in (Channel.START, Channel.STEP) if reach[c][i]]
-        seen = any(reach[c][i] for c in reach if c in rule.sees())
+        seen = read and any(reach[c][i] for c in reach if c in rule.sees())
         used = direct is None or direct[i]
-        if not seen and (enters or not used):
-            groups.setdefault((_where(enters), used), []).append(check.name_of("lam", path))
+        if not seen and ((read and enters) or not used):
+            where = _where(enters) if read or not enters else "w"
+            groups.setdefault((where, used), []).append(check.name_of("lam", path))
     texts = [outcome.invisible(rule, names, *reason) for reason, names in groups.items()]
     blank = sum(len(names) for (_, used), names in groups.items() if not used)
     if direct and blank == len(direct):
@@ -89,6 +91,13 @@ def require_visible(
     texts += _seen_in_part(rule, xi, lam, S, s, reach)
     for text in texts:
         warn(text, outcome.InvisibleLeafWarning)
+
+
+def _reads(f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> bool:
+    """Whether the derivative of f in the state, and so in w_T, can be nonzero."""
+    x, rest = eqx.partition(s, lambda a: jnp.issubdtype(a.dtype, jnp.inexact))
+    value = lambda x, rest: check.scalar(f(xi.read(eqx.combine(x, rest)), lam, S), "f")
+    return any(connected(value, x, rest))
 
 
 def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:

@@ -255,6 +255,23 @@ def test_every_column_is_read_as_what_it_is(tmp_path):
     assert data.x[4].tolist() == [4.5, 4, 0, 19727, 1, 0, 0]
 
 
+def test_blanks_around_names_words_and_labels_do_not_count(tmp_path):
+    around = lambda i, word: [f" {word}", f"{word} ", word][i % 3]
+    body = [[i, around(i, "ab"[i % 2]), around(i, ["no", "yes"][i % 2])] for i in range(40)]
+    paths = [write(tmp_path / f"{k}.csv", body, ["n", " word", "y "]) for k in "ab"]
+    data = prepare(*paths, tmp_path / "o.csv", tmp_path / "o.html", "y").data
+    assert data.columns == {"n": "number", "word": "one of 2 words"}
+    assert set(data.y) == set(data.y_trusted) == {"no", "yes"}
+
+
+def test_the_cell_that_spoils_a_column_of_decimal_commas_is_named(tmp_path):
+    body = [[f"{i},25", i % 2] for i in range(40)]
+    body[3][0], body[7][0] = "-", "o.k."  # the first one is an empty number
+    paths = [write(tmp_path / f"{k}.csv", body, ["a", "y"]) for k in "ab"]
+    with pytest.raises(ValueError, match=r"line 9, column 'a', holds 'o\.k\.' among numbers"):
+        prepare(*paths, tmp_path / "o.csv", tmp_path / "o.html", "y", missing="mean")
+
+
 def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
     with pytest.raises(ValueError, match="found 2 problems") as caught:
         prepare(*messy_files(tmp_path))

@@ -19,6 +19,10 @@ def run(f=f, g=g, init=ZERO, opt=SGD, lam=LAM, rule=bx.Reverse(), T=3, **more):
     return bx.hypergradient(f, bx.Descent(g, init, opt, **more), rule, T=T)(lam)
 
 
+def run_with(S):
+    return bx.hypergradient(f, bx.Descent(g, ZERO, SGD), bx.Reverse(), T=3)(LAM, S)
+
+
 def run_dynamics(step, init=lambda lam, S: jnp.zeros(2), **more):
     return bx.hypergradient(f, bx.Dynamics(init, step, **more), bx.Reverse(), T=3)(LAM)
 
@@ -38,6 +42,7 @@ bad_size = [
     (lambda: bx.Neumann(K=0), ValueError, "K must be at least 1, got 0: give the number"),
     (lambda: bx.Forward(chunk=0), ValueError, "chunk must be at least 1, got 0"),
     (lambda: run(T=0), ValueError, "T must be at least 1, got 0: give the number of inner"),
+    (lambda: run(T=2**31), ValueError, "T must be less than 2\\*\\*31, got 2147483648: JAX counts"),
     (lambda: run(T=10.0), TypeError, "T must be a Python int, got 10.0"),
     (
         lambda: run(rule=bx.Reverse(K=4), T=3),
@@ -80,8 +85,12 @@ bad_kind = [
     (lambda: bx.Implicit("cg"), TypeError, "solver must be a lineax solver"),
     (lambda: bx.citation("Reverse"), TypeError, "rule must be a rule"),
     (lambda: bx.Dynamics(1, g), TypeError, r"init must be a function \(lam, S\) -> state"),
-    (lambda: bx.Dynamics(g, 1), TypeError, r"step must be a function \(state, lam, S, t\)"),
-    (lambda: bx.Dynamics(g, g, 1), TypeError, "params must be a function state -> w"),
+    (lambda: bx.Dynamics(ZERO, 1), TypeError, r"step must be a function \(state, lam, S, t\)"),
+    (
+        lambda: bx.Dynamics(ZERO, lambda s, lam, S, t: s, 1),
+        TypeError,
+        "params must be a function state -> w",
+    ),
 ]
 
 bad_leaf = [
@@ -109,6 +118,32 @@ bad_leaf = [
         lambda: run(lam=np.array([True])),
         TypeError,
         "lam must be a floating array, got dtype bool",
+    ),
+    (lambda: run(lam={}), ValueError, r"lam has no arrays, got \{\}: give the hyperparameters"),
+    (lambda: run(lam=None), ValueError, "lam has no arrays, got None"),
+    (
+        lambda: run_with({"name": "digits"}),
+        TypeError,
+        r"S\['name'\] must be an array of numbers, got the str 'digits': turn text into integers",
+    ),
+    (
+        lambda: run_with((LAM, np.array(["a", "b"]))),
+        TypeError,
+        r"S\[1\] must be an array of numbers, got an array of <U1",
+    ),
+    (lambda: run_with({"f": jnp.tanh}), TypeError, r"S\['f'\] must be .* value of type PjitFun"),
+    (
+        lambda: run(f=lambda w, lam: 0.0),
+        TypeError,
+        r"f must be a function \(w, lam, S\) -> scalar, got f\(w, lam\): let it take these",
+    ),
+    (lambda: run(g=lambda w: 0.0), TypeError, r"g must be a function .*, got g\(w\)"),
+    (lambda: run(init=lambda: LAM), TypeError, r"init must be a function .*, got init\(\)"),
+    (lambda: run(sample=lambda S: S), TypeError, r"sample must be .*, got sample\(S\)"),
+    (
+        lambda: run(opt=optax.adam, g=lambda w, lam, S: jnp.sum(w) * lam[2], lam=jnp.ones(3)),
+        TypeError,
+        "such as optax.adam, call it",
     ),
     (
         lambda: run(init=lambda lam, S: {"w": jax.nn.relu}),

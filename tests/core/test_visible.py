@@ -89,6 +89,22 @@ def test_nothing_visible_is_an_error(rule):
         hg(jnp.asarray(1.0))
 
 
+@pytest.mark.parametrize("f", [lambda w, lam, S: 1.0, lambda w, lam, S: jnp.round(w)])
+def test_an_objective_that_does_not_read_w_is_an_error(f):
+    _, xi, lam = problem()
+    with pytest.raises(ValueError, match="f does not depend on its w .* Let f read w"):
+        bx.hypergradient(f, xi, bx.Reverse(), T=4)(lam)
+
+
+def test_an_objective_of_lam_alone_keeps_the_leaves_that_it_reads():
+    _, xi, lam = problem()
+    with pytest.warns(bx.InvisibleLeafWarning) as caught:
+        out = bx.hypergradient(lambda w, lam, S: lam["c"] ** 2, xi, bx.Reverse(), T=4)(lam)
+    [said] = [str(c.message) for c in caught if "'start'" in str(c.message)]
+    assert "each of lam['rate'], lam['start'] acts through w_T" in said
+    assert out.h["c"] == 1.0
+
+
 def test_nothing_connected_is_an_error():
     xi = bx.Descent(lambda w, lam, S: w**2, bx.constant(jnp.asarray(1.0)), optax.sgd(0.1))
     hg = bx.hypergradient(lambda w, lam, S: w**2, xi, bx.Reverse(), T=3)

@@ -260,6 +260,12 @@ def test_mistakes_are_named(text):
         bx.diagnose(F, XI, more.pop("lam"), **more)
 
 
+def test_no_numbers_inside_a_transformation():
+    p = problems.counterexample()
+    with pytest.raises(TypeError, match="diagnose reads numbers, and got a tracer: call it outs"):
+        jax.jit(lambda lam: bx.diagnose(p.f, p.xi, lam, p.S, T=p.T).bias)(p.lam)
+
+
 def test_a_loop_that_diverges_is_named():
     with pytest.raises(FloatingPointError, match="the inner loop diverged"):
         quadratic(1e9, 1e9, 1e9)

@@ -33,7 +33,7 @@ COVERED = {  # page: heads of the tables that a test below computes
     "docs/which_rule.md": [" | test accuracy"],
 }  # fmt: skip
 ADVICE = {
-    "docs/which_rule.md": ["your inner loop"], "docs/diagnosis.md": [" | "],
+    "docs/which_rule.md": ["your inner loop"], "docs/diagnosis.md": ["name | what"],
     "docs/reproduction.md": ["in the paper"],
 }  # fmt: skip
 """Words with numbers in them; those of advice are checked as prose."""
@@ -61,6 +61,9 @@ def test_modules_of_torch():
             rows = read("benchmarks/module.json")["rows"]
             (row,) = [r for r in rows if r["way"] == way and r["net"].startswith(net)]
             assert says(cpu, row["cpu"]) and says(first, row["first"])
+    own = {name.split("-")[0]: x for name, x in read("benchmarks/module.json")["rounding"].items()}
+    for name in ("docs/benchmarks.md", "docs/torch.md"):
+        assert "off by" in page(name) and f"{own['ResNet']:.0e}".replace("e-0", "e-") in page(name)
 
 
 def test_many_fits():

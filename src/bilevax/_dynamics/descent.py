@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 
 from .. import _tree as tree
 from .._errors import check
+from .._errors import descent as user
 from .._types import Context, Hyper, Objective, Params, Product, State, Time
 from .base import AbstractDynamics, Equilibrium, Stateful, constant
 from .mixed import Slope, curvature, mixed_vjp, replaced, slope, trained
@@ -83,7 +84,7 @@ class Descent(AbstractDynamics):
         if isinstance(model, Stateful):
             model = model._replace(state=check.arrays(model.state))
         # optax mixes dtypes on purpose
-        with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
+        with jax.numpy_dtype_promotion("standard"), user.optimizer(self.opt):
             return Iterate(replaced(model, w), check.arrays(self._optimizer(lam).init(w)))
 
     def advance(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
@@ -94,7 +95,7 @@ class Descent(AbstractDynamics):
 
     def settle(self, s: State, lam: Hyper, S: Context, t: Time) -> State:
         del t
-        with check.whole(self.sample is not all_of):
+        with user.whole(self.sample is not all_of):
             return self._update(s, lam, S)
 
     def advance_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
@@ -105,7 +106,7 @@ class Descent(AbstractDynamics):
     def settle_vjp(self, s: State, lam: Hyper, S: Context, t: Time) -> Product:
         if not self.symmetric:
             return super().settle_vjp(s, lam, S, t)
-        with check.whole(self.sample is not all_of):
+        with user.whole(self.sample is not all_of):
             return self._mixed_vjp(s, lam, S)
 
     def equilibrium(self, s: State, lam: Hyper, S: Context, t: Time) -> Equilibrium:
@@ -118,7 +119,7 @@ class Descent(AbstractDynamics):
         objective = lambda model, lam: self._objective(model, lam, S)
 
         def residual(x, lam):
-            with check.whole(self.sample is not all_of):
+            with user.whole(self.sample is not all_of):
                 found = slope(objective, eqx.combine(x, rest), lam)
             if not isinstance(x, Stateful):
                 return found.gradient
@@ -162,7 +163,7 @@ class Descent(AbstractDynamics):
         again = lambda w, i: jax.grad(along)(w)
         extra = {"value": at.value, "grad": at.gradient, "value_fn": along, "grad_fn": again}
         update = self._optimizer(lam).update
-        with jax.numpy_dtype_promotion("standard"), check.optimizer(self.opt):
+        with jax.numpy_dtype_promotion("standard"), user.optimizer(self.opt):
             updates, opt = update(at.gradient, s.opt, w, **_taken(update, extra))
             w = optax.apply_updates(w, updates)
         model = Stateful(w, at.state) if isinstance(s.w, Stateful) else w

@@ -1,8 +1,8 @@
 """What is said about arguments: numbers, functions, arrays, and what functions return."""
 
+import inspect
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import equinox as eqx
@@ -58,13 +58,30 @@ def positive(value: Any, name: str, remedy: str) -> None:
 
 
 def horizon(T: Any) -> int:
-    return integer(T, "T", "give the number of inner steps, as in T=100")
+    number = integer(T, "T", "give the number of inner steps, as in T=100")
+    if number >= 2**31:
+        raise ValueError(f"T must be less than 2**31, got {number}: JAX counts steps in 32 bits.")
+    return number
 
 
 def function(value: Any, name: str, form: str, remedy: str = "") -> None:
     if not callable(value):
         tail = f"; {remedy}" if remedy else ""
         raise TypeError(f"{name} must be a function {form}, got {kind_of(value)}{tail}.")
+    arguments = form[1 : form.find(")")].split(", ") if form.startswith("(") else None
+    if arguments and not _takes(value, arguments):
+        got = ", ".join(inspect.signature(value).parameters)
+        raise TypeError(f"{name} must be a function {form}, got {name}({got}): let it take these.")
+
+
+def _takes(value: Any, arguments: list[str]) -> bool:
+    try:
+        inspect.signature(value).bind(*arguments)
+    except ValueError:  # some builtins do not tell
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def instance(value: Any, kind: type, name: str, remedy: str) -> None:
@@ -74,7 +91,10 @@ def instance(value: Any, kind: type, name: str, remedy: str) -> None:
 
 def floating(value: PyTree, name: str) -> PyTree:
     """Check that every leaf is a real floating array; return them as JAX arrays."""
-    if not all(map(_is_floating, jax.tree.leaves(value))):  # names take longer
+    leaves = jax.tree.leaves(value)
+    if not leaves and name == "lam":
+        raise ValueError(f"lam has no arrays, got {value!r}: give the hyperparameters to begin at.")
+    if not all(map(_is_floating, leaves)):  # names take longer
         for path, leaf in jax.tree_util.tree_leaves_with_path(value):
             _floating_leaf(leaf, name_of(name, path), name)
     return tree.strong(value)
@@ -105,17 +125,24 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
 
 def context(S: PyTree) -> PyTree:
     """S, where tensors of another library, as PyTorch's, have become arrays."""
-    if not any(map(_is_foreign, jax.tree.leaves(S))):  # names take longer
+    if all(map(_is_array, jax.tree.leaves(S))):  # names take longer
         return S
-    own = lambda path, a: _own(a, name_of("S", path)) if _is_foreign(a) else a
+    own = lambda path, a: a if _is_array(a) else _own(a, name_of("S", path))
     return jax.tree_util.tree_map_with_path(own, S)
 
 
-def _is_foreign(a: Any) -> bool:
-    return hasattr(type(a), "__dlpack__") and not isinstance(a, (jax.Array, np.ndarray, np.generic))
+def _is_array(a: Any) -> bool:
+    known = eqx.is_array_like(a) or isinstance(a, jax.ShapeDtypeStruct)
+    return known and getattr(getattr(a, "dtype", None), "kind", "f") not in "OSUMm"
 
 
 def _own(tensor: Any, where: str) -> Array:
+    if not hasattr(type(tensor), "__dlpack__") or isinstance(tensor, (np.ndarray, np.generic)):
+        got = f"an array of {tensor.dtype}" if hasattr(tensor, "dtype") else kind_of(tensor)
+        raise TypeError(
+            f"{where} must be an array of numbers, got {got}: turn text into integers, and "
+            "let f and g find anything else in Python's variables."
+        )
     try:
         return jnp.asarray(np.asarray(tensor))
     except (RuntimeError, TypeError) as error:
@@ -159,33 +186,6 @@ def _two(value: Any, promise: str, remedy: str) -> tuple[Any, Any]:
     if not (isinstance(value, tuple) and len(value) == 2):
         raise TypeError(f"{promise}, got {kind_of(value)}: {remedy}.")
     return value
-
-
-@contextmanager
-def whole(sampled: bool) -> Iterator[None]:
-    """Where `sample` makes S_t, g may ask for something that S itself does not have."""
-    try:
-        yield
-    except (KeyError, AttributeError) as error:
-        if not sampled:
-            raise
-        raise ValueError(
-            f"Implicit and Neumann describe the optimum of g on the whole S, where g raises "
-            f"{type(error).__name__}: {error}, which only sample gives: put it into S too (as in "
-            "S | {'rows': jnp.arange(n)}, all rows), or use Reverse(K=...)."
-        ) from error
-
-
-@contextmanager
-def optimizer(opt: Any) -> Iterator[None]:
-    """An optimizer with a protocol of its own, such as optax.lookahead, ends in its own errors."""
-    try:
-        yield
-    except (TypeError, AttributeError, ValueError) as error:
-        raise TypeError(
-            f"opt={type(opt).__name__}(...) cannot be run as init(w) and update(grad, state, w): "
-            f"{error} Write the algorithm as bx.Dynamics(init, step, params)."
-        ) from error
 
 
 def same_state(before: PyTree, after: PyTree) -> None:

@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.core
+
 from . import check
+
+
+def outside(name: str, *arguments: Any) -> None:
+    """What is measured are numbers, which a transformation does not have."""
+    if any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(arguments)):
+        raise TypeError(
+            f"{name} reads numbers, and got a tracer: call it outside of jax.jit, vmap and grad."
+        )
 
 
 def rules(value: Any) -> list[Any]:

@@ -66,6 +66,11 @@ def invisible(rule: Any, leaves: Sequence[str], where: str, used: bool) -> str:
             "differentiable way, so its hypergradient is zero. Use it, or take it out "
             "of lam."
         )
+    if where == "w":
+        return (
+            f"{leaf} acts through w_T, and f does not depend on its w in a differentiable way, so "
+            "the hypergradient is zero. Let f read w, without rounding, argmax or stop_gradient."
+        )
     rest = "only its direct part, grad_lam f, remains" if used else "its hypergradient is wrong"
     return (
         f"{leaf} enters the inner loop only through {where}, which {rule!r} cannot see:"

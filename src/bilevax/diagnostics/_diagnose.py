@@ -62,6 +62,7 @@ def diagnose(
     check_dynamics(xi)
     f = loss_of(f, has_aux)
     T, lam, S = check.horizon(T), check.floating(lam, "lam"), check.context(S)
+    diagnostics.outside("diagnose", lam, S)
     lanczos = check.integer(lanczos, "lanczos", "0 leaves the spectrum out", least=0)
     K = np.arange(1, T + 1) if depths is None else np.asarray(diagnostics.depths(depths, T))
     fails = optimum_fails(xi, lam, S)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-EMPTY = {"", "na", "n/a", "nan", "null", "none"}
+EMPTY = {"", "na", "n/a", "nan", "null", "none", "-", "?"}
 """Cells of a column of numbers that hold none, in lower case."""
 LIKE_NUMBER = re.compile(r"[+-]?[\d.,'/: ]*\d ?%?")
 """What somebody may have meant as a number or a date."""
@@ -49,10 +49,11 @@ def like_number(word: str) -> bool:
 
 
 def odd(words: list[str]) -> int:
-    """The first that is no number and, if there is such a one, no date."""
+    """The first that is nothing like a number; else no number and no date; else no number."""
     words = [word.strip() for word in words]
     strange = [i for i, word in enumerate(words) if not is_number(word)]
-    return next((i for i in strange if not ISO.match(words[i])), strange[0])
+    unlike = (i for i in strange if not like_number(words[i]))
+    return next(unlike, next((i for i in strange if not ISO.match(words[i])), strange[0]))
 
 
 def _decimal_commas(words: list[str]) -> list[float]:

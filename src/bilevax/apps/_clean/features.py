@@ -102,7 +102,7 @@ def _column(train: TableFile, trusted: TableFile, name: str, missing: str | None
     if all(isinstance(v, np.ndarray) and v.dtype.kind in "biuf" for v in values):
         x = np.concatenate([np.asarray(v, float) for v in values])
         return _numbers(x, "number", at, missing)
-    words = [str(value) for part in values for value in _plain(part)]
+    words = [str(value).strip() for part in values for value in _plain(part)]
     for how, reader in READERS.items():
         try:
             return _numbers(read(words, reader), how, at, missing)

@@ -18,10 +18,11 @@ def labels(
 
 
 def _texts(table: TableFile, name: str, said: Problems) -> np.ndarray:
-    """The labels; an empty one is ""."""
+    """The labels, without blanks around them; an empty one is ""."""
     values = table.columns[name]
-    out = [str(value) for value in (values.tolist() if isinstance(values, np.ndarray) else values)]
-    empty = [i for i, value in enumerate(out) if not value.strip() or value.lower() == "nan"]
+    values = values.tolist() if isinstance(values, np.ndarray) else values
+    out = [str(value).strip() for value in values]
+    empty = [i for i, value in enumerate(out) if not value or value.lower() == "nan"]
     if empty:
         more = f" (such rows: {len(empty)})" if len(empty) > 1 else ""
         said.add(

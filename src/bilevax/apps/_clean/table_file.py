@@ -64,13 +64,14 @@ def _read_csv(path: Path) -> TableFile:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is not UTF-8 text (byte {error.start}); save it as such."
+            f"{path} is not UTF-8 text (byte {error.start}); save it as CSV UTF-8, or convert it "
+            "with iconv -f LATIN1 -t UTF-8."
         ) from None
     records = _records(path, data)
     first = next(records, None)
     if first is None or (not first.cells and all(not record.cells for record in records)):
         raise DataError(f"{path} is empty.")
-    names = [name.removeprefix("\ufeff") for name in first.cells]
+    names = [name.removeprefix("\ufeff").strip() for name in first.cells]
     columns = [Words() for _ in names]
     lines, ends = array("q"), array("q", [first.end])
     ragged, empty = [], []

@@ -47,14 +47,14 @@ class _Toy:
             ),
             self._section(
                 "Figure 2. Is the truncated gradient a descent direction?",
-                "h is the truncated gradient; how much of the true one it keeps, along the "
-                "trajectory of K = 1. For f, which depends on λ only through the inner loop, "
-                "theory keeps it away from 0; f̃ adds a term in λ itself, and nothing is promised.",
+                "h is the truncated gradient. The charts show how much of the true gradient it "
+                "keeps, along the run with K = 1. f depends on λ only through the inner loop: its "
+                "ratio stays above 0 (Lemma 3.2). f̃ adds a term in λ: its ratio may be negative.",
                 [self.ratio("f"), self.ratio("f~")],
             ),
             self._section(
                 "Figure 3. f̃: a biased limit",
-                "The added term lets truncation end away from the optimum; K decides how far.",
+                "The term in λ moves the end of a truncated run away from the optimum.",
                 self.convergence("f~"),
             ),
             self._section(
@@ -73,8 +73,8 @@ class _Toy:
         grid = self.grid("f")
         return grid and Chart(
             f"toy-surface{self.end}", "The outer objective f",
-            "The sine makes valleys and saddles; the inner loop, stopped early, moves the optimum "
-            "away from the origin, to the red X.",
+            "The sine makes valleys and saddles. The inner loop stops early, which moves the "
+            "optimum from the origin to the red X.",
             Axis("λ₁"), Axis("λ₂"), self.optimum("f", ""), Contour(*grid, filled=True, levels=40),
         )  # fmt: skip
 
@@ -86,8 +86,8 @@ class _Toy:
         limits = _decades([*error.y, *bound.y])
         return Chart(
             f"toy-bias{self.end}", "Error of the truncated gradient",
-            "|h − df/dλ| at λ = (1, 1) and its bounds: (10) for an inner problem that is convex "
-            "everywhere, (9) for one that need be so only near its end, which leaves the picture.",
+            "|h − df/dλ| at λ = (1, 1) and its bounds. (10) holds if the inner problem is convex "
+            "everywhere, (9) if it is convex near its end. For small K (9) is above the chart.",
             Axis("K"), Axis("error", log=True, limits=limits),
             (bound, line("local_bound", "bound (9)", ORANGE, True), error),
         ) if rows else None  # fmt: skip
