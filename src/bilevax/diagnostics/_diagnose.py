@@ -147,7 +147,8 @@ def _only_start(xi: AbstractDynamics, lam: Hyper, S: Context, names: list[str]) 
     """Leaves of lam that enter the inner loop through its initialisation alone."""
 
     def ask(xi, lam, S):  # xi too: JAX remembers each tracing that meets an array from outside
-        start, step = entrances(xi, lam, S, jax.eval_shape(xi.start, lam, S)).values()
+        s = jax.eval_shape(lambda lam, S: xi.start(lam, S), lam, S)  # a method would compare its xi
+        start, step = entrances(xi, lam, S, s).values()
         found.extend(name for name, a, b in zip(names, start, step, strict=True) if a and not b)
 
     found: list[str] = []
