@@ -9,7 +9,8 @@ MAPS = Path("/proc/self/maps")
 def added(call, n: int = 6) -> int:
     """By call(2), ..., call(n - 1), when call(0) and call(1) have been made.
 
-    Four calls tell: what grows, grows by a program, and so by several maps, a call.
+    Twenty calls where they find their program, six where each of them compiles one: what grows,
+    grows by a program, and so by several maps, a call.
     """
     before = 0
     gc.freeze()  # what other tests have left would be looked through after every call

@@ -72,7 +72,7 @@ def require_visible(
     f's own dependence on lam is seen by every rule. Without f (in `solve`) a leaf that
     the inner loop does not use may serve elsewhere, and is nobody's mistake.
     """
-    s = jax.eval_shape(xi.start, lam, S)
+    s = jax.eval_shape(lambda lam, S: xi.start(lam, S), lam, S)  # a method would compare its xi
     reach = _reach(rule, xi, lam, S, s)
     direct = connected(lambda lam, s: f(xi.read(s), lam, S), lam, s) if f else None
     read = f is None or _reads(f, xi, lam, S, s)

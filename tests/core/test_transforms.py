@@ -1,5 +1,7 @@
 """jit, vmap, grad and second derivatives compose; nothing is traced or drawn anew."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -75,6 +77,20 @@ def test_second_derivatives(rule, hessian):
     assert_close(jax.jit(jax.hessian(outer))(p.lam), hessian)
     assert_close(jax.jit(jax.jacrev(jax.grad(outer)))(p.lam), hessian)
     assert_close(jax.jacfwd(lambda lam: hg(lam, p.S).h)(p.lam), hessian)
+
+
+@pytest.mark.parametrize("rule", [bx.AdaptiveReverse(1e-9, 4), bx.AdaptiveKrylov(1e-9)], ids=repr)
+def test_a_loop_without_a_fixed_length_has_derivatives_by_forward_mode(rule):
+    """And says so; the value, which needs none of it, has both."""
+    p = problems.logistic(n=10, D=3, T=4)
+    hg = bx.hypergradient(p.f, p.xi, rule, T=4)
+    h = lambda lam: hg(lam, p.S).h
+    assert np.isfinite(jax.jacfwd(h)(p.lam)).all()
+    with pytest.raises(RuntimeError, match=re.escape(repr(rule)) + ".*: use jax.jvp or"):
+        jax.jacrev(h)(p.lam)
+    value = lambda lam: hg(lam, p.S).value
+    exact = bx.hypergradient(p.f, p.xi, bx.Reverse(), T=4)
+    assert_close(jax.grad(value)(p.lam), exact(p.lam, p.S).h)
 
 
 def test_new_arrays_never_retrace():

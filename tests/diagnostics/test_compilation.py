@@ -4,9 +4,12 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from jax.tree_util import Partial
 from memory_maps import MAPS, added
 
 import bilevax as bx
+
+SGD = optax.sgd(0.1)
 
 CALLS = {
     "diagnose": lambda f, xi, lam: bx.diagnose(f, xi, lam, T=2, lanczos=1),
@@ -41,3 +44,16 @@ def test_the_same_is_said_without_compilation(name):
         eager = CALLS[name](*args)
     said = lambda x: x.agrees if name == "check_gradient" else x.advice
     assert said(eager) == said(compiled)
+
+
+def test_no_tracing_meets_an_array_from_outside():
+    """JAX keeps something for each tracing in which one of its functions meets such an array."""
+    met = []
+
+    def start(w, lam, S):
+        met.append(isinstance(w, jax.core.Tracer))
+        return -w
+
+    xi = bx.Descent(lambda w, lam, S: jnp.sum((w - lam) ** 2), Partial(start, jnp.ones(2)), SGD)
+    bx.diagnose(lambda w, lam, S: jnp.sum(w**2), xi, jnp.ones(2), T=2, lanczos=0)
+    assert met and all(met)

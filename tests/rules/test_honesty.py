@@ -79,6 +79,14 @@ def test_no_zero_and_no_wrong_estimate_without_a_word(name, rule):
         assert np.linalg.norm(flat(out.h) - true) <= float(reported) * np.linalg.norm(true) + 1e-9
 
 
+@pytest.mark.parametrize("rule", [bx.Reverse(K=3), bx.Neumann(3), bx.Krylov(2, 4)], ids=repr)
+def test_entries_of_steps_that_are_not_seen_are_named(rule):
+    """Their zeros are no zeros of h, which is not zero in the steps that are seen."""
+    xi = loop(lambda lam, t: lam["rates"][t] + lam["bias"])
+    with pytest.warns(bx.InvisibleLeafWarning, match=r"^lam\['rates'\] .*Reverse\(segment="):
+        bx.hypergradient(f, xi, rule, T=T)({"rates": jnp.ones(T), "bias": jnp.ones(3)})
+
+
 @pytest.mark.parametrize("opt", [optax.sgd(0.1), optax.adam(0.1, eps_root=1e-8)])
 def test_nothing_is_said_where_lam_acts_alike(opt):
     """Nor of minibatches and labels, which the number of a step picks, but not from lam."""

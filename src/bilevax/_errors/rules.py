@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
+from equinox.internal import nondifferentiable_backward
 from jaxtyping import PyTree
 
 from . import check
@@ -73,6 +74,16 @@ def real(x: PyTree, rule: Any) -> None:
                 f"{rule!r} needs a real state, but {check.name_of('state', path)} is {leaf.dtype}: "
                 "keep real and imaginary parts as two arrays, or use Reverse(segment=...)."
             )
+
+
+def forward_only(rule: Any, h: PyTree) -> PyTree:
+    """h, whose derivatives by reverse mode are refused in words."""
+    said = (
+        f"The hypergradient of {rule!r} has derivatives by forward mode only, since its loop has "
+        "no fixed length: use jax.jvp or jax.jacfwd, or a rule whose loops have "
+        "one, as Reverse(segment=...) and Krylov(pieces, rank)."
+    )
+    return nondifferentiable_backward(h, msg=said)
 
 
 def exact(name: str, rule: Any, is_exact: bool) -> None:

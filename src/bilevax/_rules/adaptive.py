@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
-from .._errors import check
+from .._errors import check, rules
 from .._errors.say import say_if_missed
 from .._loop import Back, back, read_vjp, recorded, unroll
 from .._types import Context, Hyper, Params, Pull, Time
@@ -86,7 +86,8 @@ class AdaptiveReverse(AbstractRule):
             last = lax.while_loop(go_on, lambda at: back(product, at, _look), first)
             tail = last.gathered.tail
             say_if_missed(self, REMEDY, tail, tail > self.rtol)
-            return last.h, {"depth": T - last.t, "tail": tail, "converged": tail <= self.rtol}
+            h = rules.forward_only(self, last.h)
+            return h, {"depth": T - last.t, "tail": tail, "converged": tail <= self.rtol}
 
         return w, pull
 

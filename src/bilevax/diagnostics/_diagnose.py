@@ -74,9 +74,9 @@ def diagnose(
 
 def optimum_fails(xi: AbstractDynamics, lam: Hyper, S: Context) -> str | None:
     """Why the optimum has no equation on the whole S, as where only `sample` adds rows to it."""
-    ask = lambda lam, S: residual(xi, lam, S, xi.start(lam, S), 0)
+    ask = lambda xi, lam, S: residual(xi, lam, S, xi.start(lam, S), 0)
     try:
-        eqx.filter_eval_shape(ask, lam, S)
+        eqx.filter_eval_shape(ask, xi, lam, S)
     except Exception as error:  # whatever the user's g says; if a step fails too, that is raised
         error = error.__cause__ or error
         return f"{type(error).__name__}: {error}"
@@ -147,10 +147,11 @@ def _theory(n: Any, N: int) -> Theory:
 def _only_start(xi: AbstractDynamics, lam: Hyper, S: Context, names: list[str]) -> list[str]:
     """Leaves of lam that enter the inner loop through its initialisation alone."""
 
-    def ask(lam, S):
-        start, step = entrances(xi, lam, S, jax.eval_shape(xi.start, lam, S)).values()
+    def ask(xi, lam, S):  # xi too: JAX remembers each tracing that meets an array from outside
+        s = jax.eval_shape(lambda lam, S: xi.start(lam, S), lam, S)  # a method would compare its xi
+        start, step = entrances(xi, lam, S, s).values()
         found.extend(name for name, a, b in zip(names, start, step, strict=True) if a and not b)
 
     found: list[str] = []
-    eqx.filter_eval_shape(ask, lam, S)
+    eqx.filter_eval_shape(ask, xi, lam, S)
     return found

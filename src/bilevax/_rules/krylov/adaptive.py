@@ -57,6 +57,8 @@ class AdaptiveKrylov(AbstractRule):
     no warning: `fallback` in the report is 1 where it was used, and `error` is that of the attempt.
     Memory: about 6 `max_pieces` + `max_rank` + 9 states and T numbers.
 
+    It has derivatives by forward mode only (its loop has no fixed length).
+
     !!! example
 
         >>> import bilevax as bx
@@ -110,7 +112,7 @@ class AdaptiveKrylov(AbstractRule):
             nothing = _nothing(lam, tree.widest(alpha, jnp.float32))
             best, _, products = lax.while_loop(go_on, body, (nothing, none, none))
             report = best._asdict() | {"products": products, "head": path.head}
-            h, missed = report.pop("h"), ~(best.error <= self.rtol)
+            h, missed = rules.forward_only(self, report.pop("h")), ~(best.error <= self.rtol)
             if self.fallback is None:
                 say_if_missed(self, REMEDY, best.error, missed)
                 return h, report
