@@ -84,7 +84,11 @@ def hypergradient(
         out, bad = checked(check.floating(lam, "lam"), check.context(S))
         bad = outcome.at_once(bad)
         outcome.not_zero(rule, bad[3])
-        return outcome.finite(out, bad[:3], [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H])
+        texts = [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H]
+        if not isinstance(bad, jax.core.Tracer) and bad[:3].any():
+            first = outcome.blamed(check.not_finite("lam", lam) + check.not_finite("S", S))
+            texts = [first + text for text in texts]
+        return outcome.finite(out, bad[:3], texts)
 
     return hg
 

@@ -228,6 +228,15 @@ def test_a_diverging_inner_loop_is_reported(rule):
         jax.block_until_ready(bx.solve(xi, LAM, T=3000, rule=rule))
 
 
+def test_data_that_are_not_finite_are_named_first():
+    read = lambda w, lam, S: jnp.sum((w - lam * S["x"]) ** 2)
+    hg = bx.hypergradient(f, bx.Descent(read, ZERO, SGD), bx.Reverse(), T=3)
+    with pytest.raises(FloatingPointError, match=r"^S\['x'\] is not finite: the inner loop div"):
+        hg(LAM, {"x": jnp.asarray([1.0, np.nan]), "n": 3})
+    with pytest.raises(FloatingPointError, match=r"^lam, S\['x'\] are not finite: the inner"):
+        hg(LAM * np.inf, {"x": jnp.asarray([1.0, np.inf])})
+
+
 def test_adam_at_a_zero_gradient_is_reported():
     """The derivative of sqrt(v) at 0 is infinite: nan, were it not for eps_root."""
     start = lambda lam, S: lam  # g is stationary at its start

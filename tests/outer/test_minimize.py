@@ -240,6 +240,12 @@ def test_an_inner_loop_that_diverges_stops_the_run():
         run(xi=xi, S=P.S, T=100)
 
 
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap], ids=lambda x: x.__name__)
+def test_minimize_inside_a_transformation_is_refused(transform):
+    with pytest.raises(TypeError, match="minimize runs on the host, and was called inside jax.jit"):
+        transform(lambda lam: run(lam=lam, S=P.S).lam)(P.lam[None])
+
+
 MISTAKES = {
     "S and contexts were both given": dict(S=P.S, contexts=SAMPLER, key=KEY),
     "key is missing: give key": dict(contexts=SAMPLER),

@@ -26,6 +26,12 @@ def finite(x: PyTree, bad: Bool[Array, " n"], texts: Sequence[str]) -> PyTree:
     return x
 
 
+def blamed(names: Sequence[str]) -> str:
+    """A sentence for what was not finite before anything was computed, or nothing."""
+    verb = "is" if len(names) == 1 else "are"
+    return f"{', '.join(names)} {verb} not finite: " if names else ""
+
+
 def at_once(bad: Bool[Array, " n"]) -> Any:
     """On the host, in one transfer; a tracer stays what it is."""
     return bad if isinstance(bad, jax.core.Tracer) else np.asarray(bad)

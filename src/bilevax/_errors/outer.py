@@ -48,7 +48,7 @@ NUMERICAL = (FloatingPointError, RuntimeError)
 def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
     text = CAUSES[cause] or outcome.diverged(T)
     if suspects:
-        text = f"{', '.join(suspects)} is not finite. {text}"
+        text = outcome.blamed(suspects) + text
     elif tau and cause < 3:
         text = (
             f"everything was finite for {tau} hyper-iterations, so look first at the "
@@ -69,6 +69,14 @@ def warm_start_hides(error: ValueError) -> NoReturn:
         "warm_start=True begins every inner loop at the last w_T, so that init is not "
         f"differentiated: if lam enters there, leave warm_start out. {error}"
     ) from error
+
+
+def on_host(lam: Any, S: Any) -> None:
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((lam, S))):
+        raise TypeError(
+            "minimize runs on the host, and was called inside jax.jit, jax.vmap or jax.grad: call "
+            "it outside; inside, write the loop with bx.hypergradient."
+        )
 
 
 def one_source(S: Any, contexts: Any) -> None:

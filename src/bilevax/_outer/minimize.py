@@ -182,6 +182,7 @@ def minimize(
     check.optimizer(optimizer)
     check.mesh(mesh)
     check.one_source(S, contexts)
+    check.on_host(lam, S)
     source = check.kind(contexts)
     audits = audited(correct, audit, (Correction, Audit), contexts)
     mesh = mesh_of(mesh, (S, xi, lam))

@@ -191,8 +191,7 @@ class OuterRun:
     def _suspects(self) -> list[str]:
         """Names of what is not finite in the context of the hyper-iteration that failed."""
         contexts, i = self._stream.contexts() if self._stream else (self._problem.S, ...)
-        leaves = jax.tree_util.tree_leaves_with_path(tree.inexact(contexts))
-        return [base.name_of("S", path) for path, a in leaves if not jnp.isfinite(a[i]).all()]
+        return base.not_finite("S", jax.tree.map(lambda a: a[i], tree.inexact(contexts)))
 
     def save(self) -> None:
         """Write a checkpoint of where the run stands, unless it is there."""
