@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, PyTree
 
@@ -79,16 +81,18 @@ def hypergradient(
     T = check.horizon(T)
 
     checked = _checked.given(f, xi, rule, T, has_aux)
+    texts = [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H]
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
         out, bad = checked(check.floating(lam, "lam"), check.context(S))
-        bad = outcome.at_once(bad)
-        outcome.not_zero(rule, bad[3])
-        texts = [outcome.diverged(T), outcome.BAD_VALUE, outcome.BAD_H]
-        if not isinstance(bad, jax.core.Tracer) and bad[:3].any():
-            first = outcome.blamed(check.not_finite("lam", lam) + check.not_finite("S", S))
-            texts = [first + text for text in texts]
-        return outcome.finite(out, bad[:3], texts)
+        if isinstance(bad, jax.core.Tracer):
+            return outcome.finite(out, bad[:3], texts)
+        bad = np.asarray(bad)  # one transfer
+        if True in bad.tolist():
+            outcome.not_zero(rule, bad[3])
+            causes = [outcome.blamed(lam=lam, S=S) + text for text in texts]
+            return outcome.finite(out, bad[:3], causes)
+        return out
 
     return hg
 

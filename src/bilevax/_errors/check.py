@@ -22,12 +22,6 @@ def name_of(root: str, path: Any) -> str:
     return root + jax.tree_util.keystr(path)
 
 
-def not_finite(root: str, x: PyTree) -> list[str]:
-    """Names of the leaves with a nan or an infinity in them."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree.inexact(x))
-    return [name_of(root, path) for path, a in leaves if not jnp.isfinite(a).all()]
-
-
 def integer(value: Any, name: str, remedy: str, least: int = 1) -> int:
     """A static whole number of at least `least`: T, K, segment, chunk."""
     try:

@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
+from jax.tree_util import tree_leaves_with_path
 from jaxtyping import Array, Bool, PyTree
 
+from . import check
 from .warn import warn
 
 
@@ -26,15 +27,12 @@ def finite(x: PyTree, bad: Bool[Array, " n"], texts: Sequence[str]) -> PyTree:
     return x
 
 
-def blamed(names: Sequence[str]) -> str:
-    """A sentence for what was not finite before anything was computed, or nothing."""
-    verb = "is" if len(names) == 1 else "are"
-    return f"{', '.join(names)} {verb} not finite: " if names else ""
-
-
-def at_once(bad: Bool[Array, " n"]) -> Any:
-    """On the host, in one transfer; a tracer stays what it is."""
-    return bad if isinstance(bad, jax.core.Tracer) else np.asarray(bad)
+def blamed(**given: PyTree) -> str:
+    """Words for what was not finite before anything was computed, or none."""
+    found = [(root, *leaf) for root in given for leaf in tree_leaves_with_path(given[root])]
+    bad = lambda a: eqx.is_inexact_array(a) and not jnp.isfinite(a).all()
+    names = [check.name_of(root, path) for root, path, a in found if bad(a)]
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not finite: " * bool(names)
 
 
 def diverged(T: int) -> str:

@@ -45,10 +45,10 @@ NUMERICAL = (FloatingPointError, RuntimeError)
 """Errors of the numbers and not of the program: `DivergenceError`, and those of solvers."""
 
 
-def diverged(tau: int, cause: int, T: int, suspects: list[str]) -> NoReturn:
+def diverged(tau: int, cause: int, T: int, suspects: str) -> NoReturn:
     text = CAUSES[cause] or outcome.diverged(T)
     if suspects:
-        text = outcome.blamed(suspects) + text
+        text = suspects + text
     elif tau and cause < 3:
         text = (
             f"everything was finite for {tau} hyper-iterations, so look first at the "

@@ -14,7 +14,6 @@ import numpy as np
 
 from .. import _tree as tree
 from .._errors import audits, checkpoints, outcome
-from .._errors import check as base
 from .._errors import outer as check
 from .._types import Context, Hyper
 from .._visible import require_visible
@@ -188,10 +187,10 @@ class OuterRun:
         if evaluate and due and self.tau not in self.log.evaluated[-1:]:
             self.log.evaluate(evaluate, self.state.lam)
 
-    def _suspects(self) -> list[str]:
-        """Names of what is not finite in the context of the hyper-iteration that failed."""
+    def _suspects(self) -> str:
+        """Words for what is not finite in the context of the hyper-iteration that failed."""
         contexts, i = self._stream.contexts() if self._stream else (self._problem.S, ...)
-        return base.not_finite("S", jax.tree.map(lambda a: a[i], tree.inexact(contexts)))
+        return outcome.blamed(S=jax.tree.map(lambda a: a[i], tree.inexact(contexts)))
 
     def save(self) -> None:
         """Write a checkpoint of where the run stands, unless it is there."""
