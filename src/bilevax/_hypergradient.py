@@ -87,7 +87,7 @@ def hypergradient(
         out, bad = checked(check.floating(lam, "lam"), check.context(S))
         if isinstance(bad, jax.core.Tracer):
             return outcome.finite(out, bad[:3], texts)
-        bad = np.asarray(bad)  # one transfer
+        bad: Any = np.asarray(bad)  # one transfer
         if True in bad.tolist():
             outcome.not_zero(rule, bad[3])
             causes = [outcome.blamed(lam=lam, S=S) + text for text in texts]

@@ -74,8 +74,7 @@ def require_visible(
     """
     s = jax.eval_shape(lambda lam, S: xi.start(lam, S), lam, S)  # a method would compare its xi
     reach = _reach(rule, xi, lam, S, s)
-    direct = connected(lambda lam, s: f(xi.read(s), lam, S), lam, s) if f else None
-    read = f is None or _reads(f, xi, lam, S, s)
+    direct, read = _read(f, xi, lam, S, s) if f else (None, True)
     groups: dict[tuple[str, bool], list[str]] = {}
     for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(lam)):
         enters = [c for c in (Channel.START, Channel.STEP) if reach[c][i]]
@@ -93,11 +92,19 @@ def require_visible(
         warn(text, outcome.InvisibleLeafWarning)
 
 
-def _reads(f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> bool:
-    """Whether the derivative of f in the state, and so in w_T, can be nonzero."""
+def _read(
+    f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree
+) -> tuple[list[bool], bool]:
+    """The leaves of lam that f depends on directly, and whether it depends on w_T."""
     x, rest = eqx.partition(s, lambda a: jnp.issubdtype(a.dtype, jnp.inexact))
-    value = lambda x, rest: check.scalar(f(xi.read(eqx.combine(x, rest)), lam, S), "f")
-    return any(connected(value, x, rest))
+
+    def value(both, rest):
+        lam, x = both
+        return check.scalar(f(xi.read(eqx.combine(x, rest)), lam, S), "f")
+
+    found = connected(value, (lam, x), rest)
+    n = len(jax.tree.leaves(lam))
+    return found[:n], any(found[n:])
 
 
 def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:

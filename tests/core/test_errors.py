@@ -119,8 +119,7 @@ bad_leaf = [
         TypeError,
         "lam must be a floating array, got dtype bool",
     ),
-    (lambda: run(lam={}), ValueError, r"lam has no arrays, got \{\}: give the hyperparameters"),
-    (lambda: run(lam=None), ValueError, "lam has no arrays, got None"),
+    (lambda: run(lam=None), TypeError, "lam is None: give the hyperparameters, a pytree"),
     (
         lambda: run_with({"name": "digits"}),
         TypeError,

@@ -91,10 +91,9 @@ def instance(value: Any, kind: type, name: str, remedy: str) -> None:
 
 def floating(value: PyTree, name: str) -> PyTree:
     """Check that every leaf is a real floating array; return them as JAX arrays."""
-    leaves = jax.tree.leaves(value)
-    if not leaves and name == "lam":
-        raise ValueError(f"lam has no arrays, got {value!r}: give the hyperparameters to begin at.")
-    if not all(map(_is_floating, leaves)):  # names take longer
+    if value is None:
+        raise TypeError(f"{name} is None: give the hyperparameters, a pytree of floating arrays.")
+    if not all(map(_is_floating, jax.tree.leaves(value))):  # names take longer
         for path, leaf in jax.tree_util.tree_leaves_with_path(value):
             _floating_leaf(leaf, name_of(name, path), name)
     return tree.strong(value)

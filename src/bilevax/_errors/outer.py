@@ -5,6 +5,7 @@ import os
 from typing import Any, NoReturn
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
