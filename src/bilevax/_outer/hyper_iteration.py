@@ -144,11 +144,11 @@ def _paused(
     problem: OuterProblem, state: OuterState, S: Context, way: Direction
 ) -> tuple[Hyper, PyTree]:
     """lam and the optimizer's memory, after a pause between two audits that was taken again."""
-    now = state.lam, state.opt
-    if state.audit is None or way.audit is None or state.audit.pause is None:
+    now, last = (state.lam, state.opt), state.audit
+    if last is None or way.audit is None or last.pause is None:
         return now
     step = functools.partial(_update, problem, state, S)
-    again = lambda: retaken(step, state.audit, way.audit.delta)  # pyright: ignore
+    again = functools.partial(retaken, step, last, last.pause, way.audit.delta)
     return lax.cond(way.retake, again, lambda: now)
 
 

@@ -18,12 +18,12 @@ from .audits import LastAudit, Pause
 Step = Callable[[tuple[Hyper, PyTree], Hyper, Array], tuple[Hyper, PyTree]]
 
 
-def retaken(step: Step, last: LastAudit, delta: Hyper) -> tuple[Hyper, PyTree]:
+def retaken(step: Step, last: LastAudit, pause: Pause, delta: Hyper) -> tuple[Hyper, PyTree]:
     """lam and the optimizer's memory at the end of the pause that began with the last audit.
 
-    `step` takes the two along an h, with a value.
+    `step` takes the two along an h, with a value; `delta` is the new one.
     """
-    pause, n = last.pause, last.age + 1
+    n = last.age + 1
     changed = optax.tree.sub(delta, last.delta)
 
     def again(j, at):
