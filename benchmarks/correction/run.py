@@ -27,8 +27,6 @@ import bilevax as bx
 
 OUT = Path(__file__).parents[2] / "results" / "correction"
 EVERY = 25
-LONGER = {"adam": 1.4}
-"""A corrected run may take so many times the hyper-iterations of the others."""
 WORD = " corrected"
 
 
@@ -98,8 +96,7 @@ def main() -> None:
         for text in given.rule or names(given.case):
             if (seed, text) in there:
                 continue
-            longer = LONGER.get(given.case, 1) if text.endswith(WORD) else 1
-            row = {"seed": seed, "rule": text} | followed(case, text, round(longer * case.steps))
+            row = {"seed": seed, "rule": text} | followed(case, text, case.steps)
             with out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             last = {name: a[-1] for name, a in row["curve"].items()}

@@ -91,6 +91,11 @@ def put(Q: PyTree, j: Any, x: PyTree) -> PyTree:
     return jax.tree.map(lambda q, a: q.at[j].set(a), Q, x)
 
 
+def take(Q: PyTree, j: Any) -> PyTree:
+    """Q_j."""
+    return jax.tree.map(lambda q: q[j], Q)
+
+
 def all_finite(x: PyTree) -> Array:
     checks = [jnp.all(jnp.isfinite(a)) for a in jax.tree.leaves(x)]
     return jnp.all(jnp.stack(checks)) if checks else jnp.asarray(True)

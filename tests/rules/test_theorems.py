@@ -223,10 +223,11 @@ def test_conjugate_gradients_and_truncation_rates():
 
 
 @pytest.mark.parametrize("K", [1, 3])
-@pytest.mark.parametrize("pause", [4, 9])
+@pytest.mark.parametrize("pause", [32, 40])  # from 32 on, the longest one, too
 def test_a_corrected_run_is_stationary_in_the_limit(K, pause):
-    """The page on correction: with eta = min(1 / 2L, 1 / (sqrt(p^2 + 8p) L_b)) the squares of the
-    true gradient have a sum of at most 2 (F_0 - F_*) / eta, which no truncated run has.
+    """The page on correction: with eta = min(1 / 2L, 1 / (c L_b)), c^2 = p^2 + p (p - 1)^2 / 2,
+    the squares of the true gradient have a sum of at most 2 (F_0 - F_*) / eta, which no truncated
+    run has.
     """
     lam, S = strongly_convex(3, 0.3)
     xi, T, steps = descent(4), 20, 2000
@@ -235,7 +236,8 @@ def test_a_corrected_run_is_stationary_in_the_limit(K, pause):
     bias = jax.jit(jax.jacfwd(lambda lam: exact(lam, S).h - cheap(lam, S).h))
     near = [lam * scale for scale in (0.0, 0.3, 0.6, 1.0)]
     L, L_b = (max(float(jnp.linalg.norm(J(x), 2)) for x in near) for J in (hessian, bias))
-    eta = min(1 / (2 * L), 1 / ((pause**2 + 8 * pause) ** 0.5 * L_b))
+    c = (pause**2 + pause * (pause - 1) ** 2 / 2) ** 0.5
+    eta = min(1 / (2 * L), 1 / (c * L_b))
     share = 3 / (3 + pause - 1)  # of the time, which is one audit in `pause`
     run = lambda correct: bx.minimize(
         f, xi, bx.Reverse(K=K), lam, T=T, S=S, steps=steps, optimizer=optax.sgd(eta),
@@ -246,4 +248,4 @@ def test_a_corrected_run_is_stationary_in_the_limit(K, pause):
     corrected, plain = run(bx.Correction(bx.Reverse(), share)), run(None)
     first, last = exact(lam, S), corrected.evaluations["F"][-1]
     assert 20 * corrected.evaluations["square"].sum() <= 2 * (first.value - last) / eta
-    assert corrected.evaluations["square"][-1] < 0.1 * plain.evaluations["square"][-1]
+    assert corrected.evaluations["square"][-1] < 0.5 * plain.evaluations["square"][-1]

@@ -4,9 +4,10 @@ import math
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .. import _tree as tree
 from .._errors import audits as check
@@ -18,6 +19,8 @@ from .._types import Hyper
 
 COST = 3.0
 """An exact hypergradient, in forward passes."""
+LONGEST = 32
+"""Hyper-iterations from one audit of a correction to the next, at most, if `share` allows it."""
 
 
 class Audit(eqx.Module):
@@ -54,14 +57,16 @@ class Correction(eqx.Module):
     """Removes the bias of a rule from a run of `minimize`: audits, and what they find in between.
 
     An audit finds delta, the exact h minus the rule's. Until the next one the run follows
-    h(lam) + delta, whose error is the change of the rule's error since the audit. Where lam
-    stops moving, this error goes to zero: the run ends where the exact hypergradient is zero.
+    h(lam) + delta, whose error is the change of the rule's error since the audit. The next audit
+    knows this change, and the optimizer takes the steps in between again without it. Where lam
+    stops moving, the error goes to zero: the run ends where the exact hypergradient is zero.
 
     **Arguments:**
 
     - `rule`: an exact rule. Default: `Reverse` with segments of about sqrt(T) steps.
-    - `share`: the part of the run's time that audits may take, about. With less of it the run
-        is cheaper and follows the exact one less closely.
+    - `share`: the part of the run's time that audits may take, about: they come when delta is
+        expected to have changed, and no more often than that. With less of it the run is cheaper
+        and follows the exact one less closely.
 
     !!! example
 
@@ -77,7 +82,7 @@ class Correction(eqx.Module):
     """
 
     rule: AbstractRule | None = None
-    share: float = eqx.field(default=0.5, static=True, converter=base.plain(float))
+    share: float = eqx.field(default=0.6, static=True, converter=base.plain(float))
 
     def __check_init__(self):
         _check(self)
@@ -96,8 +101,13 @@ class Audits(eqx.Module):
 
     rule: AbstractRule
     pause: int = eqx.field(static=True)
-    """Hyper-iterations from one audit to the next, at least."""
+    """Hyper-iterations from one audit to the next; of a correction, on average at least."""
     corrects: bool = eqx.field(static=True)
+
+    @property
+    def longest(self) -> int:
+        """Hyper-iterations from one audit to the next, at most."""
+        return max(self.pause, LONGEST) if self.corrects else self.pause
 
 
 def settled(given: Audit | Correction | None, T: int) -> Audits | None:
@@ -107,6 +117,17 @@ def settled(given: Audit | Correction | None, T: int) -> Audits | None:
     rule = given.rule or Reverse(segment=root(T))
     pause = math.ceil(COST * (1 - given.share) / given.share + 1 - 1e-9)
     return Audits(rule, pause, isinstance(given, Correction))
+
+
+class Pause(NamedTuple):
+    """What it takes to take the steps since an audit again."""
+
+    lam: Hyper
+    """Before the step of the audit."""
+    opt: PyTree
+    hs: Hyper
+    """The rule's h of each hyper-iteration since, that of the audit first, stacked."""
+    values: Array
 
 
 class LastAudit(NamedTuple):
@@ -120,19 +141,27 @@ class LastAudit(NamedTuple):
     """The norm of the exact h."""
     largest: Float[Array, ""]
     """The largest such norm of all audits."""
+    slope: Float[Array, ""]
+    """How much delta changed for how far lam moved, before it; infinite if that is not known."""
     age: Int[Array, ""]
     """Hyper-iterations since then; negative before the first audit."""
-    wait: Int[Array, ""]
-    """Hyper-iterations until the next audit."""
+    saved: Float[Array, ""]
+    """Audits that the share allows by now."""
     due: Bool[Array, ""]
     """Whether the next hyper-iteration is an audit."""
     error: Float[Array, ""]
     cosine: Float[Array, ""]
+    pause: Pause | None
+    """Of a correction."""
 
 
-def first_audit(lam: Hyper) -> LastAudit:
+def first_audit(audits: Audits, lam: Hyper, opt: PyTree) -> LastAudit:
     """Before any audit: it is due."""
     zeros = optax.tree.zeros_like(lam)
     zero = jnp.zeros((), tree.widest(lam))
-    none = jnp.zeros((), jnp.int32)
-    return LastAudit(zeros, zeros, zero, zero, none - 1, none, jnp.asarray(True), zero, zero)
+    pause, n = None, audits.longest
+    if audits.corrects:
+        copy = lambda x: jax.tree.map(jnp.copy, x)  # what is donated has one place
+        pause = Pause(copy(lam), copy(opt), tree.stack_of_zeros(n, lam), jnp.zeros(n, zero.dtype))
+    age, due, saved = jnp.asarray(-1, jnp.int32), jnp.asarray(True), zero + n / audits.pause
+    return LastAudit(zeros, zeros, zero, zero, zero + jnp.inf, age, saved, due, zero, zero, pause)

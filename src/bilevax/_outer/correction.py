@@ -2,26 +2,22 @@
 
     h(lam) = h_rule(lam) + delta,    delta = h_exact(lam_a) - h_rule(lam_a)
 
-At an audit the direction is exact, and what was missed since the last one is made up for.
+At an audit the direction is exact, and the steps since the last one are taken again.
 """
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from .. import _tree as tree
 from .._types import Hyper, Report
 from .audits import Audits, LastAudit
 from .batch import Means
 
-STILL = 0.03
-"""If delta has changed by less than this part of the exact h, the next pause is twice as long."""
-LONGEST = 100
-"""Hyper-iterations, at most."""
-REPAID = 2.0
-"""The most that one audit makes up for, in differences of delta."""
+FAR = 0.25
+"""An audit comes when delta is expected to have changed by this part of the corrected h."""
 SMALL = 1e-3
 """An exact h that is so much smaller than the largest one was: there is nothing left to find."""
 WILD = 10.0
@@ -33,30 +29,33 @@ class Direction(NamedTuple):
     audit: LastAudit | None
     again: Bool[Array, ""]
     """This hyper-iteration must be taken again, with an audit."""
+    retake: Bool[Array, ""]
+    """Those since the last audit are to be taken again, with what this one found."""
     record: dict[str, Array]
 
 
-def audited_direction(audits: Audits, last: LastAudit, means: Means) -> Direction:
+def audited_direction(audits: Audits, last: LastAudit, means: Means, lam: Hyper) -> Direction:
     """Of a hyper-iteration with an audit, if one is due, or without."""
-    h, audit, refused = _at_audit(audits, last, means)
-    h_between, between, again = _between(audits, last, means)
-    chosen = lambda a, b: tree.select(last.due, a, b)
-    audit = chosen(audit, between)
+    moved = tree.norm(optax.tree.sub(lam, last.pause.lam)) if last.pause else last.size
+    corrected = optax.tree.add(means.h, last.delta)
+    audit, refused, retake = _at_audit(audits, last, means, moved)
+    between, again = _between(audits, last, means, last.slope * moved, tree.norm(corrected))
+    audit = tree.select(last.due, audit, between)
+    h, again = tree.select(last.due, means.exact, corrected), again & ~last.due
     if not audits.corrects:
-        h, h_between, again = means.h, means.h, jnp.asarray(False)
+        h, again = means.h, jnp.asarray(False)
     record = {"audit": last.due, "audit_error": audit.error, "audit_cosine": audit.cosine}
     record["audit_refused"] = last.due & refused
     record = {name: jnp.asarray(a, tree.widest(means.h)) for name, a in record.items()}
-    return Direction(chosen(h, h_between), audit, again & ~last.due, record)
+    return Direction(h, audit, again, last.due & retake, record)
 
 
 def _at_audit(
-    audits: Audits, last: LastAudit, means: Means
-) -> tuple[Hyper, LastAudit, Bool[Array, ""]]:
-    """The exact h with what was missed, the audit, and whether the rule is to be refused.
+    audits: Audits, last: LastAudit, means: Means, moved: Float[Array, ""]
+) -> tuple[LastAudit, Bool[Array, ""], Bool[Array, ""]]:
+    """The audit, whether the rule is to be refused, and whether to take the pause again.
 
-    delta was taken to stay, and has changed: over the hyper-iterations in between, evenly, so
-    that about half of the change was missed in each of them.
+    Not if delta has changed by more than the exact h: then nobody knows how it went in between.
     """
     exact, first = means.exact, last.age < 0
     delta = optax.tree.sub(exact, means.h)
@@ -66,53 +65,49 @@ def _at_audit(
     uphill = ~(tree.dot(optax.tree.add(means.h, last.delta), exact) > 0)
     uphill &= (size > SMALL * largest) & ~first  # where the run has arrived, signs are chance
     refused = wild | _distrusted(means.report) | uphill
-    repaid = jnp.clip(last.age.astype(size.dtype) / 2, 0.0, REPAID)
-    repaid = jnp.where(refused, 0.0, repaid)
-    changed = optax.tree.sub(delta, last.delta)
-    wait = _next_wait(audits, last, tree.norm(changed), size, size > SMALL * largest)
-    missed = tree.select(repaid > 0, changed, exact)
+    changed = tree.norm(optax.tree.sub(delta, last.delta))
+    slope = jnp.where(first | ~(moved > 0), last.slope, changed / tree.positive(moved))
+    slope = jnp.where(jnp.isfinite(changed), slope, jnp.inf)
     finite = tree.all_finite(means.h)
     error = jnp.where(finite, tree.norm(delta) / tree.positive(size), jnp.inf)
     lengths = tree.positive(tree.norm(means.h) * size)
     cosine = jnp.where(finite, tree.dot(means.h, exact) / lengths, 0.0)
-    age, due = jnp.zeros_like(last.age), refused | (wait == 0)
-    audit = LastAudit(delta, means.h, size, largest, age, wait, due, error, cosine)
-    return optax.tree.add(exact, tree.scale(repaid, missed)), audit, refused
-
-
-def _next_wait(
-    audits: Audits,
-    last: LastAudit,
-    changed: Float[Array, ""],
-    size: Float[Array, ""],
-    under_way: Bool[Array, ""],
-) -> Int[Array, ""]:
-    """How many hyper-iterations to follow this audit.
-
-    More, if delta hardly changed over the last ones. Fewer, if it changed by more than the exact h:
-    the step size of the run is too large for pauses as long as that.
-    """
-    usual = jnp.asarray(audits.pause - 1, last.wait.dtype)
-    if not audits.corrects:
-        return usual
-    longer = 2 * last.wait + 1
-    still = jnp.minimum(longer, jnp.maximum(LONGEST, usual))
-    wait = jnp.where(changed <= STILL * size, still, jnp.minimum(longer, usual))
-    wait = jnp.where((changed > size) & under_way, last.age // 2, wait)
-    return jnp.where(last.age < 0, usual, wait)
+    age, due = jnp.zeros_like(last.age), refused | (audits.pause == 1)
+    saved = _saved(audits, last) - jnp.where(first, 0, 1)
+    audit = LastAudit(
+        delta, means.h, size, largest, slope, age, saved, due, error, cosine, last.pause
+    )
+    return audit, refused, ~refused & ~first & (changed <= size)
 
 
 def _between(
-    audits: Audits, last: LastAudit, means: Means
-) -> tuple[Hyper, LastAudit, Bool[Array, ""]]:
-    """The corrected h; and whether it may not be followed, because it is too far from the audit."""
-    moved = tree.norm(optax.tree.sub(means.h, last.h))
+    audits: Audits,
+    last: LastAudit,
+    means: Means,
+    expected: Float[Array, ""],
+    length: Float[Array, ""],
+) -> tuple[LastAudit, Bool[Array, ""]]:
+    """What the audit is now; and whether h may not be followed, because it is too far from it.
+
+    `expected` is how much delta may have changed, `length` that of the corrected h.
+    """
+    age, saved = last.age + 1, _saved(audits, last)
+    due = age + 1 >= audits.longest
+    if not audits.corrects:
+        return last._replace(age=age, due=due), jnp.asarray(False)
+    known = jnp.maximum(last.size, SMALL * last.largest)
+    due |= ~(expected <= FAR * length) & (saved >= 1)
+    due |= (expected > known) & jnp.isfinite(last.slope)  # whatever the share
+    changed = tree.norm(optax.tree.sub(means.h, last.h))
     reach = jnp.minimum(jnp.maximum(last.size, tree.norm(last.h)), last.largest)
-    again = ~(moved <= reach) | _distrusted(means.report)  # also if it is not finite
-    age = last.age + 1
-    followed = last._replace(age=age, due=age >= last.wait)
-    audit = tree.select(again, last._replace(due=jnp.asarray(True)), followed)
-    return optax.tree.add(means.h, last.delta), audit if audits.corrects else followed, again
+    again = ~(changed <= reach) | _distrusted(means.report)  # also if it is not finite
+    followed = last._replace(age=age, saved=saved, due=due)
+    return tree.select(again, last._replace(due=jnp.asarray(True)), followed), again
+
+
+def _saved(audits: Audits, last: LastAudit) -> Float[Array, ""]:
+    """Audits that the share allows, one hyper-iteration later."""
+    return last.saved + 1 / audits.pause
 
 
 def _distrusted(report: Report) -> Bool[Array, ""]:

@@ -24,6 +24,7 @@ from .audits import LastAudit, first_audit
 from .batch import Means, OuterProblem, Warm, mean_estimate
 from .correction import Direction, audited_direction
 from .devices import constrained, replicated
+from .pause import noted, retaken
 
 MAX_STEPS = 2048
 """The most hyper-iterations in one call: the length of its records."""
@@ -54,7 +55,7 @@ def first_state(problem: OuterProblem, lam: Hyper, warm: Warm | None) -> OuterSt
         opt = tree.strong(problem.optimizer.init(lam))
     zero = jnp.zeros((), jnp.int32)
     largest = jnp.asarray(jnp.inf, tree.widest(lam))
-    audit = first_audit(lam) if problem.audits else None
+    audit = first_audit(problem.audits, lam, opt) if problem.audits else None
     return OuterState(lam, opt, warm, zero, largest, zero, audit)
 
 
@@ -103,25 +104,17 @@ def hyper_iteration(
     """
     means, way = _means(problem, state, S)
     value = means.value.astype(state.smallest.dtype)
-    with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes on purpose
-        updates, opt = optax.with_extra_args_support(problem.optimizer).update(
-            way.h,
-            state.opt,
-            state.lam,
-            value=means.value,
-            grad=way.h,
-            value_fn=_value_function(problem, state, S),
-        )
-        lam = optax.apply_updates(state.lam, updates)
+    before = _paused(problem, state, S, way)
+    lam, opt = _update(problem, state, S, before, way.h, means.value)
     better = value < state.smallest
     new = OuterState(
         lam,
-        optax.tree.cast_like(tree.strong(opt), state.opt),
+        opt,
         means.warm,
         state.tau + 1,
         jnp.where(better, value, state.smallest),
         jnp.where(better, 0, state.waited + 1),
-        way.audit,
+        noted(state.audit, way.audit, before, means.h, value),
     )
     bad = jnp.append(means.bad, ~tree.all_finite(lam)) & ~way.again
     new = tree.select(jnp.any(bad) | way.again, state._replace(audit=way.audit), new)
@@ -129,14 +122,45 @@ def hyper_iteration(
     return new, record, bad, means.blank & ~way.again
 
 
+def _update(
+    problem: OuterProblem,
+    state: OuterState,
+    S: Context,
+    before: tuple[Hyper, PyTree],
+    h: Hyper,
+    value: Array,
+) -> tuple[Hyper, PyTree]:
+    """One step of the outer optimizer along h."""
+    lam, opt = before
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes on purpose
+        updates, new = optax.with_extra_args_support(problem.optimizer).update(
+            h, opt, lam, value=value, grad=h, value_fn=_value_function(problem, state, S)
+        )
+        lam = optax.apply_updates(lam, updates)
+    return lam, optax.tree.cast_like(tree.strong(new), opt)
+
+
+def _paused(
+    problem: OuterProblem, state: OuterState, S: Context, way: Direction
+) -> tuple[Hyper, PyTree]:
+    """lam and the optimizer's memory, after a pause between two audits that was taken again."""
+    now, last = (state.lam, state.opt), state.audit
+    if last is None or way.audit is None or last.pause is None:
+        return now
+    step = functools.partial(_update, problem, state, S)
+    again = functools.partial(retaken, step, last, last.pause, way.audit.delta)
+    return lax.cond(way.retake, again, lambda: now)
+
+
 def _means(problem: OuterProblem, state: OuterState, S: Context) -> tuple[Means, Direction]:
     """The mean over the batch, and the direction in which the run goes."""
     at = functools.partial(mean_estimate, problem, state.lam, state.warm, state.tau, S)
     if state.audit is None or problem.audits is None:
         means = at()
-        return means, Direction(means.h, None, jnp.asarray(False), {})
+        never = jnp.asarray(False)
+        return means, Direction(means.h, None, never, never, {})
     means = lax.cond(state.audit.due, lambda: at(audit=True), at)
-    return means, audited_direction(problem.audits, state.audit, means)
+    return means, audited_direction(problem.audits, state.audit, means, state.lam)
 
 
 def _value_function(
