@@ -59,11 +59,6 @@ def positive(x: Array) -> Array:
     return jnp.where(x <= 0, jnp.ones_like(x), x)
 
 
-def select(condition: Array, x: PyTree, y: PyTree) -> PyTree:
-    """x where the condition holds, else y."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
-
-
 def combine(c: Array, Q: PyTree) -> PyTree:
     """sum_j c_j Q_j, for vectors stacked along the first axis of every leaf."""
     return jax.tree.map(lambda q: jnp.tensordot(c.astype(q.dtype), q, axes=1), Q)

@@ -40,8 +40,8 @@ def audited_direction(audits: Audits, last: LastAudit, means: Means, lam: Hyper)
     corrected = optax.tree.add(means.h, last.delta)
     audit, refused, retake = _at_audit(audits, last, means, moved)
     between, again = _between(audits, last, means, last.slope * moved, tree.norm(corrected))
-    audit = tree.select(last.due, audit, between)
-    h, again = tree.select(last.due, means.exact, corrected), again & ~last.due
+    audit = optax.tree.where(last.due, audit, between)
+    h, again = optax.tree.where(last.due, means.exact, corrected), again & ~last.due
     if not audits.corrects:
         h, again = means.h, jnp.asarray(False)
     record = {"audit": last.due, "audit_error": audit.error, "audit_cosine": audit.cosine}
@@ -102,7 +102,7 @@ def _between(
     reach = jnp.minimum(jnp.maximum(last.size, tree.norm(last.h)), last.largest)
     again = ~(changed <= reach) | _distrusted(means.report)  # also if it is not finite
     followed = last._replace(age=age, saved=saved, due=due)
-    return tree.select(again, last._replace(due=jnp.asarray(True)), followed), again
+    return optax.tree.where(again, last._replace(due=jnp.asarray(True)), followed), again
 
 
 def _saved(audits: Audits, last: LastAudit) -> Float[Array, ""]:

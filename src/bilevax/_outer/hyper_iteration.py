@@ -117,7 +117,7 @@ def hyper_iteration(
         noted(state.audit, way.audit, before, means.h, value),
     )
     bad = jnp.append(means.bad, ~tree.all_finite(lam)) & ~way.again
-    new = tree.select(jnp.any(bad) | way.again, state._replace(audit=way.audit), new)
+    new = optax.tree.where(jnp.any(bad) | way.again, state._replace(audit=way.audit), new)
     record = {"value": means.value, "h_norm": tree.norm(way.h)} | means.report | way.record
     return new, record, bad, means.blank & ~way.again
 

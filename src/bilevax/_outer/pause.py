@@ -45,6 +45,6 @@ def noted(
     if last is None or audit is None or last.pause is None:
         return audit
     pause, at = last.pause, audit.age
-    lam, opt = tree.select(last.due, before, (pause.lam, pause.opt))
+    lam, opt = optax.tree.where(last.due, before, (pause.lam, pause.opt))
     values = pause.values.at[at].set(value.astype(pause.values.dtype))
     return audit._replace(pause=Pause(lam, opt, tree.put(pause.hs, at, h), values))

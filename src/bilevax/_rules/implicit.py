@@ -116,7 +116,7 @@ class Implicit(AbstractRule):
         report = {"steps": jnp.asarray(out.stats.get("num_steps", 0))}
         if self.throw:
             return outcome.finite(u, failed[None], [outcome.solver_failed(self)]), report
-        u = tree.select(tree.all_finite(u), u, optax.tree.zeros_like(u))
+        u = optax.tree.where(tree.all_finite(u), u, optax.tree.zeros_like(u))
         missing = tree.norm(optax.tree.sub(operator.mv(u), alpha)) / tree.positive(length)
         say_if_missed(self, REMEDY, missing, failed)
         return u, report | {"error": missing}

@@ -100,7 +100,7 @@ class AdaptiveKrylov(AbstractRule):
                 room = T - 1 - products - path.head
                 new = _attempt(self, path, frozen, alpha, jnp.asarray(table), level, room)
                 better = (new.error < best.error) | (best.pieces == 0)
-                best = tree.select(better, new, best)
+                best = optax.tree.where(better, new, best)
                 return best, _next(self, new, level), products + new.products
 
             def go_on(carry):  # T products would be better spent on full reverse mode

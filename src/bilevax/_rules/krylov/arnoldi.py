@@ -144,7 +144,7 @@ def powers(space: Space, R: Int[Array, ""], longest: int, swing: Swing, keep: bo
     both = jnp.stack([jnp.concatenate([tamed, edge], axis=1), raw])
 
     def body(walk: _Walk, _):
-        after = tree.select(walk.i[0] < R, step(both, most, walk), walk)
+        after = optax.tree.where(walk.i[0] < R, step(both, most, walk), walk)
         return after, walk.c[0] if keep else None
 
     last, each = lax.scan(body, _Walk.first(space, swing.sign), None, length=longest)

@@ -39,7 +39,7 @@ def middle(
     step, after = optax.tree.sub(b, a), optax.tree.sub(c, b)
     swings = may & (tree.dot(step, after) < -TURN * tree.dot(step, step))
     half = tree.scale(0.5, optax.tree.add(a, b))
-    return eqx.combine(tree.select(swings, half, a), rest), swings
+    return eqx.combine(optax.tree.where(swings, half, a), rest), swings
 
 
 def direction(space: Space) -> Array:
