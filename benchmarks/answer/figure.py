@@ -41,7 +41,7 @@ def panel(axes: Axes, title: str, rows: list[Line]) -> None:
         )  # fmt: skip
     axes.set_yticks(range(len(shown)), [row.name for row in shown])
     axes.set_xlim(0, 1.2 * longest)
-    dress(axes, title, "CPU seconds to within 1 % of the best loss", "")
+    dress(axes, title, "CPU seconds", "")
     axes.grid(visible=False, axis="y")
     for label, row in zip(axes.get_yticklabels(), shown, strict=True):
         label.set_color(colour(row.name).light)
