@@ -198,9 +198,12 @@ def test_hypercleaning():
         K = rule if rule.startswith("Krylov") else K
         want = [quality[K][head] for head in (heads[0], heads[2], heads[3])]
         assert cells == [*want, cost[K]["× forward pass"], cost[K]["MB"]], rule
-    second = reported("hypercleaning/seed-1", "hypercleaning/seed-1-K1")["hypercleaning-table2"]
+    seeds = [f"hypercleaning/seed-{seed}" for seed in ("0", "1", "1-K1", "2")]
+    shown = reported(*seeds)
+    quality, apart = shown["hypercleaning-table2"], shown["hypercleaning-differences"]
     for K, cells in table("docs/reproduction.md", "K | test acc. % | val.").items():
-        assert cells == [second[K][head] for head in heads], K
+        want = [quality[K][head] for head in (*heads, "seeds")]
+        assert cells == [*want, apart[K]["val. loss"] if K in apart else ""], K
 
 
 def test_task_interaction():
