@@ -16,7 +16,7 @@ import pytest
 import bilevax as bx
 from bilevax._outer.batch import OuterProblem
 from bilevax._outer.fingerprint import digest, fingerprint
-from bilevax._outer.hyper_iteration import first_state
+from bilevax._outer.run import _first_state
 
 SCALARS = "lam, S, key, sampler, f, g, start, inner rate, momentum, rate, b1, eps, decay, clip"
 SCALARS = SCALARS.split(", ")
@@ -122,8 +122,8 @@ def print_of(given):
     given = given | dict(S=None, T=5, batch=2, at_once=2, warm_start=True, mesh=None, audits=None)
     lam, contexts = given.pop("lam"), given.pop("contexts")
     problem = OuterProblem(**given, draw=contexts)
-    state = first_state(problem, lam, jnp.zeros((2, 3)))
-    return fingerprint(problem, state, jax.eval_shape(contexts, given["key"]), None)
+    S = jax.eval_shape(contexts, given["key"])
+    return fingerprint(problem, _first_state(problem, lam, S), S, None)
 
 
 class Tag:
