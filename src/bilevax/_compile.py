@@ -12,8 +12,7 @@ import logging
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
@@ -37,12 +36,18 @@ class weak_jit(Generic[R]):
     Arrays are traced, everything else is static. A program goes when any function that it was
     compiled for goes. All arguments are positional. If `gives` is set, the last one is an array
     or a pytree of arrays that the caller gives away: what the program returns takes its room.
+    A call waits for all that the program returns, or for what `waits_for` picks of it.
     """
 
-    def __init__(self, fun: Callable[..., R], gives: bool = False):
+    def __init__(
+        self,
+        fun: Callable[..., R],
+        gives: bool = False,
+        waits_for: Callable[[R], Any] = lambda out: out,
+    ):
         functools.update_wrapper(self, fun)
         self._fun, self._programs = fun, OrderedDict[Any, Callable]()
-        self._gives = gives
+        self._gives, self._waits_for = gives, waits_for
 
     def __call__(self, *args: Any) -> R:
         return self.given()(*args)
@@ -56,8 +61,10 @@ class weak_jit(Generic[R]):
             key = (first_tree, rest_tree), first_parts + parts
             program = self._programs.get(key) or self._compiled(key)
             self._programs.move_to_end(key)
-            with _errors_of_equinox():
-                return jax.block_until_ready(program(*kept, *arrays))
+            with _ErrorsOfEquinox():
+                out = program(*kept, *arrays)
+                jax.block_until_ready(self._waits_for(out))
+                return out
 
         return call
 
@@ -77,20 +84,21 @@ class weak_jit(Generic[R]):
             self._programs.pop(key, None)
 
 
-@contextmanager
-def _errors_of_equinox() -> Iterator[None]:
+class _ErrorsOfEquinox:
     """What `eqx.error_if` says, alone, as `equinox.filter_jit` gives it."""
-    quiet = lambda record: False
-    LOG.addFilter(quiet)
-    try:
-        yield
-    except (jax.errors.JaxRuntimeError, ValueError) as error:  # at once, or when it is waited for
-        said = re.search(r"_EquinoxRuntimeError: (.*?)\n\n\n-{20}", str(error), re.DOTALL)
-        if said is None:
-            raise
-        raise eqx.EquinoxRuntimeError(said[1]) from None
-    finally:
-        LOG.removeFilter(quiet)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return False
+
+    def __enter__(self) -> None:
+        LOG.addFilter(self)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        LOG.removeFilter(self)
+        if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)):  # at once, or waited for
+            said = re.search(r"_EquinoxRuntimeError: (.*?)\n\n\n-{20}", str(error), re.DOTALL)
+            if said is not None:
+                raise eqx.EquinoxRuntimeError(said[1]) from None
 
 
 def weakly(static: Any) -> Callable[[], Any]:

@@ -151,7 +151,7 @@ def _blank(rule: AbstractRule, alpha: Params, h: Hyper) -> Bool[Array, ""]:
     return (tree.norm(h) == 0) & (tree.norm(alpha) > 0)
 
 
-@weak_jit
+@partial(weak_jit, waits_for=lambda out: out[1])  # one program: then the estimate is there, too
 def _checked(f, xi, rule, T, has_aux, lam, S):
     require_visible(rule, xi, lam, S, loss_of(f, has_aux))
     return estimate(f, xi, rule, lam, S, T, has_aux)[:2]

@@ -1,5 +1,6 @@
 """What is said about arguments: numbers, functions, arrays, and what functions return."""
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable
@@ -93,14 +94,18 @@ def floating(value: PyTree, name: str) -> PyTree:
     """Check that every leaf is a real floating array; return them as JAX arrays."""
     if value is None and name == "lam":
         raise TypeError("lam is None: give the hyperparameters, a pytree of floating arrays.")
-    if not all(map(_is_floating, jax.tree.leaves(value))):  # names take longer
-        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
-            _floating_leaf(leaf, name_of(name, path), name)
+    if all(map(_is_settled, jax.tree.leaves(value))):  # names take longer
+        return value
+    for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+        _floating_leaf(leaf, name_of(name, path), name)
     return tree.strong(value)
 
 
-def _is_floating(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+def _is_settled(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and _is_floating(leaf.dtype) and not leaf.weak_type
+
+
+_is_floating = functools.cache(lambda dtype: jnp.issubdtype(dtype, jnp.floating))
 
 
 def _floating_leaf(leaf: Any, where: str, name: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from ..._outer.minimize import Result
@@ -32,6 +33,12 @@ class EvaluationLog:
 
     def examples(self, step: int, numbers: Numbers) -> None:
         self._records.add(kind="examples", **self._label, step=step, **numbers)
+
+    def audits(self, result: Result) -> None:
+        """The hyper-iterations with an audit, of a run that has any."""
+        if "audit" in result.history:
+            at = np.flatnonzero(result.history["audit"]).tolist()
+            self._records.add(kind="audits", **self._label, step=result.step, at=at)
 
     def _add(self, step: int, numbers: Numbers) -> None:
         self._records.add(kind="evaluation", **self._label, step=step, **numbers)

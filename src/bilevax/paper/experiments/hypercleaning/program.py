@@ -157,6 +157,7 @@ def run(config: Config, out: Path, *, resume: bool = False, data_dir: str | None
                 callback=log.write, checkpoint=log.checkpoints,
             )  # fmt: skip
             log.write(result)
+            log.audits(result)
             if not records.has(kind="examples", rule=text, seed=config.seed, step=result.step):
                 w = exact(result.lam, S).w
                 log.examples(result.step, examples(result.lam, w, S))
