@@ -26,6 +26,9 @@ LOG = logging.getLogger("jax._src.callback")
 ARRAY = object()
 """Stands where an array was."""
 
+NOTHING = object()
+"""Stands where nothing was found."""
+
 MOST = 256
 """Programs that one function keeps at most, for what cannot be referred to weakly."""
 
@@ -46,7 +49,7 @@ class weak_jit(Generic[R]):
         waits_for: Callable[[R], Any] = lambda out: out,
     ):
         functools.update_wrapper(self, fun)
-        self._fun, self._programs = fun, OrderedDict[Any, Callable]()
+        self._fun, self._programs = fun, _Weakly()
         self._gives, self._waits_for = gives, waits_for
 
     def __call__(self, *args: Any) -> R:
@@ -54,13 +57,12 @@ class weak_jit(Generic[R]):
 
     def given(self, *first: Any) -> Callable[..., R]:
         """The function of the other arguments; these are taken apart now, not at every call."""
-        kept, first_tree, first_parts = _apart(first, self._forget)
+        kept, first_tree, first_parts = _apart(first, self._programs.forget)
 
         def call(*rest: Any, _holds: Any = first) -> R:  # who has it, has what it is made of
             arrays, rest_tree, parts = _apart(rest)
             key = (first_tree, rest_tree), first_parts + parts
-            program = self._programs.get(key) or self._compiled(key)
-            self._programs.move_to_end(key)
+            program = self._programs.get(key, self._compiled)
             with _ErrorsOfEquinox():
                 out = program(*kept, *arrays)
                 jax.block_until_ready(self._waits_for(out))
@@ -68,20 +70,54 @@ class weak_jit(Generic[R]):
 
         return call
 
-    def _compiled(self, key: tuple[Any, tuple]) -> Callable:
-        trees, parts = key
-        parts = tuple(_weak(p(), self._forget) if isinstance(p, weakref.ref) else p for p in parts)
+    def _compiled(self, trees: tuple, parts: tuple) -> Callable:
         arrays = sum(part is ARRAY for part in parts)
         given = trees[1].children()[-1].num_leaves if self._gives else 0
         fun, last = _program(self._fun, trees, parts), range(arrays - given, arrays)
-        self._programs[trees, parts] = program = jax.jit(fun, donate_argnums=tuple(last))
-        while len(self._programs) > MOST:
-            self._programs.popitem(last=False)
-        return program
+        return jax.jit(fun, donate_argnums=tuple(last))
 
-    def _forget(self, dead: weakref.ref) -> None:
-        for key in [key for key in self._programs if any(part is dead for part in key[1])]:
-            self._programs.pop(key, None)
+
+class weak_cache(Generic[R]):
+    """What a function of functions and arrays gives, where only the form of the arrays counts.
+
+    Kept no longer than the functions among its arguments. All arguments are positional.
+    """
+
+    def __init__(self, fun: Callable[..., R]):
+        functools.update_wrapper(self, fun)
+        self._fun, self._found = fun, _Weakly()
+
+    def __call__(self, *args: Any) -> R:
+        arrays, treedef, parts = _apart(args)
+        forms = tuple((a.shape, a.dtype, getattr(a, "weak_type", False)) for a in arrays)
+        return self._found.get(((treedef, forms), parts), lambda *_: self._fun(*args))
+
+
+class _Weakly:
+    """By (anything, leaves of arguments): gone when a function among the leaves is."""
+
+    def __init__(self):
+        self._kept = OrderedDict[Any, Any]()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: tuple[Any, tuple], make: Callable[[Any, tuple], Any]) -> Any:
+        found = self._kept.get(key, NOTHING)
+        if found is NOTHING:
+            rest, parts = key
+            weak = lambda p: _weak(p(), self.forget) if isinstance(p, weakref.ref) else p
+            parts = tuple(map(weak, parts))
+            found = self._kept[rest, parts] = make(rest, parts)
+            while len(self._kept) > MOST:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return found
+
+    def forget(self, dead: weakref.ref) -> None:
+        for key in [key for key in self._kept if any(part is dead for part in key[1])]:
+            self._kept.pop(key, None)
 
 
 class _ErrorsOfEquinox:

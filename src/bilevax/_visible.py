@@ -2,7 +2,8 @@
 
 Whether a leaf is connected is decided by the structure of a derivative, not by its
 value: trace the pullback of a function and ask which outputs depend on its input. This
-follows `stop_gradient`, rounding and integer casts as differentiation itself does.
+follows `stop_gradient`, rounding and integer casts as differentiation itself does. The answer is
+the same for every rule, and found once for a problem.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from jax.extend.core import Literal
 from jaxtyping import Array, PyTree
 
 from . import _tree as tree
+from ._compile import weak_cache
 from ._dynamics import AbstractDynamics
 from ._errors import check, outcome
 from ._errors.warn import warn
@@ -92,6 +94,7 @@ def require_visible(
         warn(text, outcome.InvisibleLeafWarning)
 
 
+@weak_cache
 def _read(
     f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree
 ) -> tuple[list[bool], bool]:
@@ -107,6 +110,7 @@ def _read(
     return found[:n], any(found[n:])
 
 
+@weak_cache
 def entrances(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> dict[Channel, list[bool]]:
     """For each leaf of lam: does it enter through the start, through the steps?"""
     return {
@@ -121,14 +125,19 @@ def _first() -> Array:
 
 
 def _reach(rule, xi, lam, S, s) -> dict[Channel, list[bool]]:
+    reach = dict(entrances(xi, lam, S, s))
+    if Channel.OPTIMUM in rule.sees():
+        reach[Channel.OPTIMUM] = _in_residual(xi, lam, S, s)
+    return reach
+
+
+@weak_cache
+def _in_residual(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> list[bool]:
     def residual(lam, s):
         equilibrium = xi.equilibrium(s, lam, S, _first())
         return equilibrium.residual(equilibrium.x, lam)
 
-    reach = entrances(xi, lam, S, s)
-    if Channel.OPTIMUM in rule.sees():
-        reach[Channel.OPTIMUM] = connected(residual, lam, s)
-    return reach
+    return connected(residual, lam, s)
 
 
 def _seen_in_part(rule, xi, lam, S, s, reach) -> list[str]:
@@ -141,6 +150,7 @@ def _seen_in_part(rule, xi, lam, S, s, reach) -> list[str]:
     return [outcome.seen_in_part(rule, names)] if names else []
 
 
+@weak_cache
 def switched(xi: AbstractDynamics, lam: Hyper, S: Context, s: PyTree) -> set[int]:
     """The leaves of lam that the number of a step switches, or a count in the state."""
     x, rest = eqx.partition(s, lambda a: jnp.issubdtype(a.dtype, jnp.inexact))

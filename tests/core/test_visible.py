@@ -1,5 +1,6 @@
 """No leaf of lam is silently zero: what a rule cannot see is named, with the remedy."""
 
+import gc
 import warnings
 
 import jax
@@ -9,6 +10,7 @@ import optax
 import pytest
 
 import bilevax as bx
+from bilevax import _visible
 
 pytestmark = pytest.mark.eager
 
@@ -125,3 +127,37 @@ def test_fixed_points_see_the_whole_step():
     xi = bx.Dynamics(lambda lam, S: jnp.zeros(2), lambda s, lam, S, t: 0.5 * s + lam)
     gmres = bx.Implicit(lx.GMRES(rtol=1e-8, atol=1e-8))
     bx.hypergradient(lambda w, lam, S: jnp.sum(w), xi, gmres, T=3)(jnp.ones(2))
+
+
+def test_what_a_problem_shows_is_found_once_for_all_rules():
+    """And forgotten with its functions."""
+    kept = lambda: [len(fun._found) for fun in (_visible.entrances, _visible._read)]
+    gc.collect()
+    before = kept()
+
+    def by_four_rules():
+        traced, counts = [], []
+        f, xi, lam = problem()
+        seen = lambda w, lam, S: traced.append(w) or f(w, lam, S)
+        for rule in (bx.Reverse(), bx.Implicit(), bx.Forward(), bx.Reverse(K=2)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                bx.hypergradient(seen, xi, rule, T=4)(lam)
+            assert any("'idle'" in str(c.message) for c in caught)  # said of each
+            counts.append((len(traced), kept()))
+        return counts
+
+    (first, at_first), *_, (last, at_last) = by_four_rules()
+    assert last - first == 3 * (first - 1)  # one look, and the use of each
+    assert at_first == at_last == [n + 1 for n in before]
+    gc.collect()
+    assert kept() == before
+
+
+def test_a_lam_of_another_form_is_looked_at_again():
+    f, xi, lam = problem(direct=True)
+    s = jax.eval_shape(xi.start, lam, None)
+    direct = lambda lam: _visible._read(f, xi, lam, None, s)[0]
+    assert direct(lam) == [True] * 4
+    assert direct({**lam, "more": jnp.asarray(1.0)}) == [True] * 5
+    assert direct({**lam, "idle": jnp.asarray(1)}) == [True, False, True, True]
