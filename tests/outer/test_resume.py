@@ -13,7 +13,7 @@ import pytest
 from running import P, files, run, same, saved_run
 
 import bilevax as bx
-from bilevax._outer.checkpoints import Store
+from bilevax._outer.checkpoints import Folder
 from bilevax._outer.devices import like, on_host
 
 
@@ -40,7 +40,7 @@ def test_damaged_newest_checkpoint(saved, tmp_path):
         path.write_bytes(damaged)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", bx.CheckpointWarning)
-            found = Store(path.parent, keep=3).load()
+            found = Folder(path.parent, keep=3).load()
         step = found.about["tau"]
         if said:  # put aside, not thrown away
             assert "bilevax-12.npz is damaged" in str(said[0].message)
@@ -261,8 +261,8 @@ def test_arrays_of_every_kind_come_back(tmp_path):
         "scalar": jnp.asarray(True),
         "a/b": jnp.arange(4, dtype=jnp.int8),
     }
-    Store(tmp_path, keep=1).save(1, arrays, {"a": "note"})
-    found = Store(tmp_path, keep=1).load()
+    Folder(tmp_path, keep=1).save(1, arrays, {"a": "note"})
+    found = Folder(tmp_path, keep=1).load()
     assert found.about == {"a": "note"}
     for name, a in arrays.items():
         back = like(a, found.arrays[name])
@@ -270,10 +270,10 @@ def test_arrays_of_every_kind_come_back(tmp_path):
 
 
 def test_a_checkpoint_that_unpacks_to_more_than_its_size_is_not_read(tmp_path):
-    Store(tmp_path, keep=1).save(1, {"a": jnp.zeros(3)}, {"tau": 1})
+    Folder(tmp_path, keep=1).save(1, {"a": jnp.zeros(3)}, {"tau": 1})
     np.savez_compressed(tmp_path / "bilevax-2.npz", a=np.zeros(10**6))
     with pytest.warns(bx.CheckpointWarning, match="would unpack to 8,000,128"):
-        assert Store(tmp_path, keep=1).load().about == {"tau": 1}
+        assert Folder(tmp_path, keep=1).load().about == {"tau": 1}
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

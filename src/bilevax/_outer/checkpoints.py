@@ -75,7 +75,7 @@ class Saved(NamedTuple):
 
 
 @contextmanager
-def opened(checkpoint: Checkpoint | None) -> Iterator["Store | None"]:
+def opened(checkpoint: Checkpoint | None) -> Iterator["Folder | None"]:
     """The checkpoints in a directory, which is locked."""
     if checkpoint is None:
         yield None
@@ -83,10 +83,10 @@ def opened(checkpoint: Checkpoint | None) -> Iterator["Store | None"]:
     directory = Path(checkpoint.directory).expanduser().resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
-        yield Store(directory, checkpoint.keep)
+        yield Folder(directory, checkpoint.keep)
 
 
-class Store:
+class Folder:
     """The checkpoints of one run, in one directory."""
 
     def __init__(self, directory: Path, keep: int):

@@ -209,8 +209,8 @@ def minimize(
     intervals = Intervals(steps, patience, evaluate_every if evaluate else None, every, seconds)
     stream: Any = contexts if source == "stream" else None
     with ExitStack() as stack:
-        store = stack.enter_context(opened(checkpoint))
-        run = OuterRun(problem, base.floating(lam, "lam"), stream, intervals, store)
+        folder = stack.enter_context(opened(checkpoint))
+        run = OuterRun(problem, base.floating(lam, "lam"), stream, intervals, folder)
         stack.callback(run.close)
         warn = stack.enter_context(said_once())
         received = stack.enter_context(deferred_signals())

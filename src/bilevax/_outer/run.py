@@ -18,7 +18,7 @@ from .._errors import outer as check
 from .._types import Context, Hyper
 from .._visible import require_visible
 from .batch import OuterProblem, first_warm
-from .checkpoints import Saved, Store, filled, named
+from .checkpoints import Folder, Saved, filled, named
 from .contexts import Position, Reader, Stream
 from .devices import agreed, divided, everywhere, like
 from .fingerprint import fingerprint
@@ -56,10 +56,10 @@ class OuterRun:
         lam: Hyper,
         contexts: Iterable | None,
         intervals: Intervals,
-        store: Store | None,
+        folder: Folder | None,
     ):
         problem, lam = everywhere((problem, lam), problem.mesh)
-        found = store.load() if store else None
+        found = folder.load() if folder else None
         start = found.about.get("start") if found else None  # an older file has none
         reader = None if contexts is None else Reader(contexts, start)
         S = _example(problem, reader)
@@ -68,16 +68,16 @@ class OuterRun:
         self.state = _first_state(problem, lam, S)
         places = tuple(a.sharding for a in jax.tree.leaves(self.state)) if problem.mesh else None
         self._problem = dataclasses.replace(problem, state_places=places)
-        self._store, self._saved, self._seconds_each = store, None, None
+        self._folder, self._saved, self._seconds_each = folder, None, None
         self._start = reader and reader.start
         self._blank, self._said = False, set[str]()
-        self._fingerprint = fingerprint(problem, self.state, S, reader) if store else {}
-        at = self._resume(store, found) if store and found else Position(None, 0)
+        self._fingerprint = fingerprint(problem, self.state, S, reader) if folder else {}
+        at = self._resume(folder, found) if folder and found else Position(None, 0)
         left = intervals.steps - self.tau
         self._stream = reader and Stream(reader, at, problem.batch, left, problem.mesh)
 
-    def _resume(self, store: Store, found: Saved) -> Position:
-        checkpoints.same_run(store.directory, found.about["fingerprint"], self._fingerprint)
+    def _resume(self, folder: Folder, found: Saved) -> Position:
+        checkpoints.same_run(folder.directory, found.about["fingerprint"], self._fingerprint)
         self.state = jax.tree.map(like, self.state, filled("state", self.state, found.arrays))
         self.log = Log.load(found.arrays, found.about, self.state.lam)
         self._saved = self.tau
@@ -194,7 +194,7 @@ class OuterRun:
 
     def save(self) -> None:
         """Write a checkpoint of where the run stands, unless it is there."""
-        if self._store is None or self._saved == self.tau:
+        if self._folder is None or self._saved == self.tau:
             return
         if int(self.state.tau) != self.tau:  # a second signal came while the two were written
             return
@@ -203,16 +203,16 @@ class OuterRun:
         where = {"start": self._start, "position": list(at)}
         about = note | where | {"fingerprint": self._fingerprint}
         try:
-            self._store.save(self.tau, arrays | named("state", self.state), about)
+            self._folder.save(self.tau, arrays | named("state", self.state), about)
             self._saved = self.tau
         except Exception as error:  # a full disk must not end a run that is well
-            checkpoints.not_saved(self._store.directory, self.tau, error)
+            checkpoints.not_saved(self._folder.directory, self.tau, error)
 
     def where(self) -> str:
         """In words, where the run is saved."""
-        if self._store is None or self._saved is None:
+        if self._folder is None or self._saved is None:
             return ""
-        return f"Hyper-iteration {self._saved} is saved in {self._store.directory}."
+        return f"Hyper-iteration {self._saved} is saved in {self._folder.directory}."
 
     def close(self) -> None:
         if self._stream:

@@ -19,8 +19,7 @@ from .._types import Context, Hyper, State
 from . import route
 from .fed import Fed, Seen
 from .fingerprint import fingerprint
-from .host import form, size, to_host
-from .places import places
+from .host import size, skeleton, to_host
 from .programs import (
     again,
     ahead,
@@ -32,14 +31,15 @@ from .programs import (
     make_room,
     turn,
 )
-from .progress import progress_bar
+from .progress import two_way_bar
 from .route import Leg, Segment
+from .shardings import shardings
 from .source import Source, on_devices, read_ahead
 from .tape import Tape
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class Setup:
     """What all calls have in common."""
 
     f: Callable[..., Any]
@@ -66,16 +66,16 @@ class Problem:
 class Call:
     """lam and S, and how far the two ways have been gone."""
 
-    def __init__(self, problem: Problem, lam: Hyper, S: Context, tape: Tape):
-        self._problem, self._tape = problem, tape
-        self._mesh = mesh_of(None, (problem.xi, lam, S))
-        self._xi, self._lam, self._S = everywhere(on_device((problem.xi, lam, S)), self._mesh)
-        self._segments, first = problem.segments()
-        stack, checksum = problem.source.read(self._segments[0] if tape.on_disk else Segment(0, 1))
+    def __init__(self, setup: Setup, lam: Hyper, S: Context, tape: Tape):
+        self._setup, self._tape = setup, tape
+        self._mesh = mesh_of(None, (setup.xi, lam, S))
+        self._xi, self._lam, self._S = everywhere(on_device((setup.xi, lam, S)), self._mesh)
+        self._segments, first = setup.segments()
+        stack, checksum = setup.source.read(self._segments[0] if tape.on_disk else Segment(0, 1))
         self._X = self._seen(0, jax.tree.map(lambda a: a[:1], stack))._replace(S=self._S)
-        self._places = places(self._mesh, self._xi, self._lam, self._X)
+        self._shardings = shardings(self._mesh, self._xi, self._lam, self._X)
         self._mu, s = self._begin()
-        self._form, last = form(s), len(self._segments)
+        self._skeleton, last = skeleton(s), len(self._segments)
         each = max(size(to_host(s)), 1)
         room = last - first if tape.on_disk else int(min(tape.host / each, last - first))
         self._tree = route.tree(first, last, room, each)
@@ -94,10 +94,10 @@ class Call:
         if kept:
             self._arrive(max(kept), self._state(max(kept)))
         if at < last:
-            self._at = self._tape.get_back(at, form(self._at))
+            self._at = self._tape.get_back(at, skeleton(self._at))
             self._state(at) if at in kept else None  # for the checksum that it carries
         legs = route.route({0, *kept}, at, self._tree)
-        bar = progress_bar(self._segments, self._tree, at, self._problem.progress)
+        bar = two_way_bar(self._segments, self._tree, at, self._setup.progress)
         with closing(read_ahead(self._read, legs)) as pieces, bar as show:
             for leg, (stack, checksum) in pieces:
                 if self._checksums.setdefault(leg.j, checksum) != checksum:
@@ -109,10 +109,10 @@ class Call:
     def _go_there(self, leg: Leg, stack: PyTree) -> None:
         (t, n), s = self._segments[leg.j], self._state(leg.j)
         X = self._seen(t, stack)
-        new, finite = ahead(self._xi, self._mu, X, s, n, self._places)
+        new, finite = ahead(self._xi, self._mu, X, s, n, self._shardings)
         if not finite:
             bad = int(bad_step(self._xi, self._mu, X, s, n))
-            check.diverged(bad, self._problem.T, jax.tree.map(lambda a: a[bad - t], stack))
+            check.diverged(bad, self._setup.T, jax.tree.map(lambda a: a[bad - t], stack))
         i, first = leg.j + 1, self._tree.first
         old = [leg.j] if i <= first else []  # before the way back's end, only the last is needed
         self._tape.put(i, new, self._checksums[leg.j], leg.keep, old)
@@ -125,12 +125,12 @@ class Call:
         self._tape.put_back(leg.j, self._at, self._tree.last)
 
     def _behind(self, X: Seen, s: State, n: int) -> Back:
-        p, given, places = self._problem, (self._xi, self._mu, X), self._places
+        p, given, shardings = self._setup, (self._xi, self._mu, X), self._shardings
         if p.inner:
-            return behind_in_segments(*given, s, self._at, n, p.inner, places)
-        room = make_room(s, p.segment, places) if self._room is None else self._room
-        self._room = again(*given, s, n, places, room)
-        return behind(*given, self._room, self._at, n, places)
+            return behind_in_segments(*given, s, self._at, n, p.inner, shardings)
+        room = make_room(s, p.segment, shardings) if self._room is None else self._room
+        self._room = again(*given, s, n, shardings, room)
+        return behind(*given, self._room, self._at, n, shardings)
 
     def _state(self, i: int) -> State:
         """The state at boundary i: at hand, on the tape, or the first."""
@@ -138,39 +138,39 @@ class Call:
             return self._s
         if i == 0:
             return self._begin()[1]
-        s, checksum = self._tape.get(i, self._form)
+        s, checksum = self._tape.get(i, self._skeleton)
         self._checksums.setdefault(i - 1, checksum)
         return s
 
     def _arrive(self, i: int, s: State) -> None:
         self._here, self._s = i, s
         if i == self._tree.last and self._turn is None:
-            p, T = self._problem, jnp.asarray(self._problem.T, jnp.int32)
-            self._turn, self._at = turn(*self._parts(s), T, p.has_aux, self._places)
+            p, T = self._setup, jnp.asarray(self._setup.T, jnp.int32)
+            self._turn, self._at = turn(*self._parts(s), T, p.has_aux, self._shardings)
             outcome.finite(None, self._turn.bad, [outcome.diverged(p.T), outcome.BAD_VALUE])
 
     def _begin(self) -> tuple[Hyper, State]:
-        p = self._problem
-        return begin(p.f, self._xi, self._lam, self._X, p.rule, p.has_aux, self._places)
+        p = self._setup
+        return begin(p.f, self._xi, self._lam, self._X, p.rule, p.has_aux, self._shardings)
 
     def _read(self, leg: Leg) -> tuple[PyTree, str]:
-        return self._problem.source.read(self._segments[leg.j])
+        return self._setup.source.read(self._segments[leg.j])
 
     def _seen(self, t: int, stack: PyTree) -> Seen:
         """On the devices; not put there by a thread, which would not know of a local setting."""
         return Seen(None, jnp.asarray(t, jnp.int32), on_devices(stack, self._mesh))
 
     def _parts(self, s: State) -> tuple:
-        return self._problem.f, self._xi, self._lam, self._X, self._mu, s
+        return self._setup.f, self._xi, self._lam, self._X, self._mu, s
 
     def _fingerprint(self, s: State, checksum: str) -> dict[str, Any]:
-        p = self._problem
+        p = self._setup
         settings = {"T": p.T, "K": p.K, "segment": [p.segment, *p.inner], "batches": checksum}
-        return settings | fingerprint(self._parts(s), p.has_aux, p.inner, self._places)
+        return settings | fingerprint(self._parts(s), p.has_aux, p.inner, self._shardings)
 
     def _estimate(self) -> Estimate:
         value, w, direct, _, moved = self._turn
-        rule, whole = self._problem.rule, self._problem.K is None
+        rule, whole = self._setup.rule, self._setup.K is None
         h, (bad, zero) = finish(self._xi, self._lam, self._X, self._at, direct, whole)
         outcome.not_zero(rule, not whole and bool(moved & zero))
         return outcome.finite(Estimate(value, h, w, {}), bad[None], [outcome.BAD_H])

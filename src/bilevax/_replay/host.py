@@ -20,15 +20,15 @@ class Leaf(NamedTuple):
     key: Any = None
 
 
-class Form(NamedTuple):
+class Skeleton(NamedTuple):
     """What is to be known of a pytree to put it back on the devices."""
 
     treedef: Any
     leaves: dict[str, Leaf]
 
 
-def form(x: PyTree) -> Form:
-    return Form(jax.tree.structure(x), {name: _leaf(a) for name, a in named("", x).items()})
+def skeleton(x: PyTree) -> Skeleton:
+    return Skeleton(jax.tree.structure(x), {name: _leaf(a) for name, a in named("", x).items()})
 
 
 def _leaf(a: jax.Array) -> Leaf:
@@ -52,10 +52,10 @@ def to_host(x: PyTree) -> Arrays:
     return out
 
 
-def from_host(form: Form, arrays: Arrays) -> PyTree:
-    """What `to_host` made of an x of this form, as x again, in the same places."""
-    return form.treedef.unflatten(
-        [_restored(name, leaf, arrays) for name, leaf in form.leaves.items()]
+def from_host(skeleton: Skeleton, arrays: Arrays) -> PyTree:
+    """What `to_host` made of an x of this skeleton, as x again, in the same places."""
+    return skeleton.treedef.unflatten(
+        [_restored(name, leaf, arrays) for name, leaf in skeleton.leaves.items()]
     )
 
 

@@ -30,7 +30,7 @@ from .._visible import require_visible
 from .fed import Fed, Seen
 
 
-class Places(NamedTuple):
+class Shardings(NamedTuple):
     """On a mesh, the shardings of the leaves of s, alpha and mu."""
 
     s: tuple[Any, ...] | None = None
@@ -52,16 +52,16 @@ class Turn(NamedTuple):
 
 
 @weak_jit
-def begin(f, xi: Fed, lam: Hyper, X: Seen, rule: AbstractRule, has_aux: bool, places: Places):
+def begin(f, xi: Fed, lam: Hyper, X: Seen, rule: AbstractRule, has_aux: bool, shardings: Shardings):
     """mu and s_0; while it is compiled, leaves of lam that nobody would see are found."""
     loss = loss_of(f, has_aux)
     require_visible(rule, xi, lam, X, lambda w, lam, X: loss(w, lam, X.S))
     mu = xi.mu(lam, X)
-    return mu, constrained(xi.loop().start(mu, X), places.s)
+    return mu, constrained(xi.loop().start(mu, X), shardings.s)
 
 
 @weak_jit
-def find_places(xi: Fed, lam: Hyper, X: Seen) -> tuple[Hyper, State]:
+def find_forms(xi: Fed, lam: Hyper, X: Seen) -> tuple[Hyper, State]:
     """mu and s_1, in one program from the start: they lie where the partitioner has them."""
     mu, loop = xi.mu(lam, X), xi.loop()
     return mu, loop.advance(loop.start(mu, X), mu, X, X.t)
@@ -69,11 +69,11 @@ def find_places(xi: Fed, lam: Hyper, X: Seen) -> tuple[Hyper, State]:
 
 @weak_jit
 def ahead(
-    xi: Fed, mu: Hyper, X: Seen, s: State, n: int, places: Places
+    xi: Fed, mu: Hyper, X: Seen, s: State, n: int, shardings: Shardings
 ) -> tuple[State, Bool[Array, ""]]:
     """s_{t+n} from s_t, and whether its w is finite."""
     s = unroll(xi.loop(), mu, X, s, X.t, n)
-    return constrained(s, places.s), tree.all_finite(tree.inexact(xi.read(s)))
+    return constrained(s, shardings.s), tree.all_finite(tree.inexact(xi.read(s)))
 
 
 @weak_jit
@@ -87,25 +87,35 @@ def bad_step(xi: Fed, mu: Hyper, X: Seen, s: State, n: int) -> Int[Array, ""]:
 
 @weak_jit
 def turn(
-    f, xi: Fed, lam: Hyper, X: Seen, mu: Hyper, s: State, T: Array, has_aux: bool, places: Places
+    f,
+    xi: Fed,
+    lam: Hyper,
+    X: Seen,
+    mu: Hyper,
+    s: State,
+    T: Array,
+    has_aux: bool,
+    shardings: Shardings,
 ) -> tuple[Turn, Back]:
     """f at w_T, and where the way back begins: alpha_T, and an h of zero."""
     w, pull = read_vjp(xi, s)
     (value, aux), (alpha, direct) = gradient(f, w, lam, X.S, has_aux)
     bad = jnp.stack([~tree.all_finite(x) for x in (tree.inexact(w), value)])
-    at = _placed(Back(pull(alpha), optax.tree.zeros_like(mu), T), places)
+    at = _placed(Back(pull(alpha), optax.tree.zeros_like(mu), T), shardings)
     return Turn((value, aux) if has_aux else value, w, direct, bad, tree.norm(alpha) > 0), at
 
 
 @weak_jit
-def make_room(s: State, n: int, places: Places) -> State:
+def make_room(s: State, n: int, shardings: Shardings) -> State:
     """For n states, stacked."""
     stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (n, *a.shape)), s)
-    return _roomy(stacked, places)
+    return _roomy(stacked, shardings)
 
 
 @functools.partial(weak_jit, gives=True)
-def again(xi: Fed, mu: Hyper, X: Seen, s: State, n: int, places: Places, room: State) -> State:
+def again(
+    xi: Fed, mu: Hyper, X: Seen, s: State, n: int, shardings: Shardings, room: State
+) -> State:
     """The n states of a segment, which begins with s, in the room of those of another one.
 
     Memory that is new costs more than a step that fills it.
@@ -119,24 +129,33 @@ def again(xi: Fed, mu: Hyper, X: Seen, s: State, n: int, places: Places, room: S
         s = loop.advance(carry[0], mu, X, t)
         return s, put(carry[1], t + 1 - X.t, s)
 
-    return _roomy(forward(step, (s, put(room, 0, s)), X.t, n - 1)[0][1], places)
+    return _roomy(forward(step, (s, put(room, 0, s)), X.t, n - 1)[0][1], shardings)
 
 
 @weak_jit
-def behind(xi: Fed, mu: Hyper, X: Seen, room: State, at: Back, n: int, places: Places) -> Back:
+def behind(
+    xi: Fed, mu: Hyper, X: Seen, room: State, at: Back, n: int, shardings: Shardings
+) -> Back:
     """From after a segment, whose n states are in `room`, to before it (Eq. 6)."""
     of = lambda t: jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, t - X.t, 0, False), room)
     product = lambda t: xi.loop().advance_vjp(of(t), mu, X, t)
-    return _placed(back_over(product, at, n), places)
+    return _placed(back_over(product, at, n), shardings)
 
 
 @weak_jit
 def behind_in_segments(
-    xi: Fed, mu: Hyper, X: Seen, s: State, at: Back, n: int, inner: tuple[int, ...], places: Places
+    xi: Fed,
+    mu: Hyper,
+    X: Seen,
+    s: State,
+    at: Back,
+    n: int,
+    inner: tuple[int, ...],
+    shardings: Shardings,
 ) -> Back:
     """The same of a segment which begins with s, and has segments of its own."""
     way = in_segments(xi.loop(), mu, X, s, X.t, n, inner)[1]
-    return _placed(way(at), places)
+    return _placed(way(at), shardings)
 
 
 @weak_jit
@@ -155,12 +174,12 @@ def finish(
     return h, jnp.stack([~tree.all_finite(h), tree.norm(h) == 0])
 
 
-def _placed(at: Back, places: Places) -> Back:
-    alpha, h = constrained(at.alpha, places.alpha), constrained(at.h, places.mu)
+def _placed(at: Back, shardings: Shardings) -> Back:
+    alpha, h = constrained(at.alpha, shardings.alpha), constrained(at.h, shardings.mu)
     return at._replace(alpha=alpha, h=h)
 
 
-def _roomy(stacked: State, places: Places) -> State:
+def _roomy(stacked: State, shardings: Shardings) -> State:
     """Every state of a stack where one state lies."""
     stack = lambda place: NamedSharding(place.mesh, P(None, *place.spec))
-    return constrained(stacked, places.s and tuple(map(stack, places.s)))
+    return constrained(stacked, shardings.s and tuple(map(stack, shardings.s)))

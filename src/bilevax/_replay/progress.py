@@ -10,7 +10,7 @@ from .route import Leg, Segment, Tree
 
 
 @contextmanager
-def progress_bar(
+def two_way_bar(
     segments: list[Segment], tree: Tree, at: int, wanted: bool | None
 ) -> Iterator[Callable[[Leg], None]]:
     """A function to call after each leg; `at` is the boundary that the way back has reached."""

@@ -9,7 +9,7 @@ from .._errors import replay as check
 from .._errors import rules
 from .._hypergradient import Estimate, check_dynamics, check_objective
 from .._types import Context, Hyper
-from .call import Call, Problem
+from .call import Call, Setup
 from .fed import Fed
 from .source import Source
 from .store import Store
@@ -75,13 +75,13 @@ def replay(
     check.segment(outer, *(("T", T) if K is None else ("K", K)))
     store = Store() if store is None else store
     base.instance(store, Store, "store", 'a store, as in bx.Store("tape")')
-    problem = Problem(f, Fed(xi), T, K, outer, tuple(inner), Source(batches, T), has_aux, progress)
+    setup = Setup(f, Fed(xi), T, K, outer, tuple(inner), Source(batches, T), has_aux, progress)
 
     def hg(lam: Hyper, S: Context = None) -> Estimate:
         check.concrete(lam, S)
         lam, S = base.floating(lam, "lam"), base.context(S)
         with opened(store) as tape:
-            out = Call(problem, lam, S, tape).go()
+            out = Call(setup, lam, S, tape).go()
             tape.remove(store.keep)
         return out
 

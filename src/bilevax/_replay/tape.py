@@ -19,7 +19,7 @@ from .._errors import replay as check
 from .._outer.checkpoints import Saved, read, write
 from .._outer.devices import agreed
 from .._outer.lock import locked
-from .host import Form, from_host, size, to_host
+from .host import Skeleton, from_host, size, to_host
 from .store import Store
 
 THERE, BACK = "there", "back"
@@ -57,10 +57,10 @@ class Tape:
             self._used += size(found.arrays)
         self._save(self._path(THERE, i), found, [self._path(THERE, j) for j in superfluous])
 
-    def get(self, i: int, form: Form) -> tuple[PyTree, str]:
+    def get(self, i: int, skeleton: Skeleton) -> tuple[PyTree, str]:
         """The state at boundary i, and the checksum of the batches that led there."""
         found = self._memory[i] if i in self._memory else self._load(self._path(THERE, i))
-        return from_host(form, found.arrays), found.about["checksum"]
+        return from_host(skeleton, found.arrays), found.about["checksum"]
 
     def put_back(self, j: int, x: PyTree, last: int) -> None:
         """Where the way back stands before segment j; the state after it is not needed again."""
@@ -69,8 +69,8 @@ class Tape:
         if self.on_disk:
             self._save(self._path(BACK, j), Saved(to_host(x), {}), old)
 
-    def get_back(self, j: int, form: Form) -> PyTree:
-        return from_host(form, self._load(self._path(BACK, j)).arrays)
+    def get_back(self, j: int, skeleton: Skeleton) -> PyTree:
+        return from_host(skeleton, self._load(self._path(BACK, j)).arrays)
 
     def remove(self, keep: bool) -> None:
         """What the tape holds; the way back first, so that the rest is a tape at any moment."""

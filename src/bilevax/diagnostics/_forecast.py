@@ -19,7 +19,7 @@ from .._rules.reverse import Reverse
 from .._types import Context, Hyper, Objective
 from ._diagnose import optimum_fails
 from ._forecast_table import Forecast, ForecastRow
-from ._program import Cost, Program, compile_program, largest
+from ._program import CompiledProgram, Cost, compile_program, largest
 
 
 def forecast(
@@ -79,7 +79,7 @@ def forecast(
         rules = [rule for rule in rules if not isinstance(rule, Neumann)]
     with _status_line() as show:
 
-        def program(rule: AbstractRule) -> Program:
+        def program(rule: AbstractRule) -> CompiledProgram:
             show(f"compiling {rule!r}")
             return compile_program(_checked, f, xi, rule, T, False, lam, S)
 
@@ -109,7 +109,7 @@ def _row(rule: AbstractRule, cost: Cost, forward: Cost, memory: float | None) ->
 
 
 def _fitting(
-    program: Callable[[AbstractRule], Program], T: int, memory: float
+    program: Callable[[AbstractRule], CompiledProgram], T: int, memory: float
 ) -> tuple[int, int | tuple[int, ...] | None]:
     """The largest K that fits, and the segment that makes all of Reverse() fit if it does not."""
     bytes_of = lambda rule: program(rule).bytes

@@ -10,7 +10,7 @@ from jaxtyping import PyTree
 from ._flops import count_flops
 
 
-class Program(NamedTuple):
+class CompiledProgram(NamedTuple):
     """A function of arrays, and what XLA makes of it."""
 
     run: Callable[[PyTree], PyTree]
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
     """Whether flops are a lower limit."""
 
 
-def compile_program(fun: Callable, *args: Any) -> Program:
+def compile_program(fun: Callable, *args: Any) -> CompiledProgram:
     """The program of fun(*args), for arrays or their shapes; all else is fixed.
 
     Nothing is run, so `jax.disable_jit`, which would unroll every loop, has no say here.
@@ -46,7 +46,7 @@ def compile_program(fun: Callable, *args: Any) -> Program:
     run = lambda arrays: fun(*eqx.combine(arrays, fixed))
     shapes = jax.eval_shape(lambda x: x, arrays)
     with jax.disable_jit(False):
-        return Program(run, shapes, jax.jit(run).lower(shapes).compile())
+        return CompiledProgram(run, shapes, jax.jit(run).lower(shapes).compile())
 
 
 def _is_array(x: Any) -> bool:

@@ -31,7 +31,7 @@ class Examples(NamedTuple):
     """Whether every feature is one number of the table."""
 
 
-class Column(NamedTuple):
+class EncodedColumn(NamedTuple):
     """A column of both tables: the rows to clean, then the trusted ones."""
 
     x: np.ndarray
@@ -93,7 +93,7 @@ def _feature_names(
     return [name for name in names if name in trusted.columns]
 
 
-def _column(train: TableFile, trusted: TableFile, name: str, missing: str | None) -> Column:
+def _column(train: TableFile, trusted: TableFile, name: str, missing: str | None) -> EncodedColumn:
     def at(i: int) -> str:
         table, row = (train, i) if i < len(train) else (trusted, i - len(train))
         return f"{table.path}, {table.places[row]}, column {name!r}"
@@ -111,12 +111,12 @@ def _column(train: TableFile, trusted: TableFile, name: str, missing: str | None
     return _one_hot(words, name, at)
 
 
-def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> Column:
+def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> EncodedColumn:
     infinite, empty = np.flatnonzero(np.isinf(x)), np.isnan(x)
     if len(infinite):
         raise DataError(f"{at(infinite[0])}, holds {x[infinite[0]]}; mend it or leave the row out.")
     if not empty.any():
-        return Column(x[:, None], how, True)
+        return EncodedColumn(x[:, None], how, True)
     if empty.all():
         raise DataError(f"{at(0)}, is empty, as are all of its cells; ignore the column.")
     if missing is None:
@@ -127,10 +127,10 @@ def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> Colu
     fill = float(FILL[missing](x))
     x = np.stack([np.where(empty, fill, x), empty.astype(float)], axis=1)
     filled = f"{empty.sum()} empty cells filled with the {missing}, {fill:.6g}"
-    return Column(x, f"{how}; {filled}", False)
+    return EncodedColumn(x, f"{how}; {filled}", False)
 
 
-def _one_hot(words: list[str], name: str, at: Callable) -> Column:
+def _one_hot(words: list[str], name: str, at: Callable) -> EncodedColumn:
     values = sorted(set(words))
     if sum(map(like_number, words)) >= 0.9 * len(words):
         i = odd(words)
@@ -148,7 +148,7 @@ def _one_hot(words: list[str], name: str, at: Callable) -> Column:
     numbers = sum(map(is_number, values))
     also = f", {numbers} of them numbers" if numbers > 1 else ""
     how = "one word everywhere" if len(values) == 1 else f"one of {len(values)} words{also}"
-    return Column(x, how, False)
+    return EncodedColumn(x, how, False)
 
 
 def _plain(values: Sequence | np.ndarray) -> list:

@@ -21,7 +21,7 @@ PAPER = {
 }
 
 
-class Program(Protocol):
+class RunProgram(Protocol):
     """Runs an experiment; its records go to the folder `out`."""
 
     def __call__(
@@ -56,7 +56,7 @@ class Experiment:
     name: str
     about: str
     presets: Mapping[str, Any]
-    run: Program
+    run: RunProgram
     sections: Callable[[Sequence[Run]], list[Section]] | None = None
 
     def configure(self, preset: str = "quick", changes: Mapping[str, Any] | None = None) -> Any:

@@ -10,15 +10,15 @@ from jaxtyping import PyTree
 from .. import _tree as tree
 from .._types import Hyper
 from .fed import Fed, Seen
-from .programs import Places, find_places
+from .programs import Shardings, find_forms
 
 
-def places(mesh: Mesh | None, xi: Fed, lam: Hyper, X: Seen) -> Places:
+def shardings(mesh: Mesh | None, xi: Fed, lam: Hyper, X: Seen) -> Shardings:
     """Where one step leaves them: what an optimizer remembers lies with its parameters."""
     if mesh is None:
-        return Places()
-    mu, s = find_places(xi, lam, X)
-    return Places(_of(mesh, s), _of(mesh, tree.inexact(s)), _of(mesh, mu))
+        return Shardings()
+    mu, s = find_forms(xi, lam, X)
+    return Shardings(_of(mesh, s), _of(mesh, tree.inexact(s)), _of(mesh, mu))
 
 
 def _of(mesh: Mesh, x: PyTree) -> tuple[Any, ...]:
