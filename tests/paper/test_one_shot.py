@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import bilevax as bx
 from bilevax._models import convolution
 from bilevax._models import one_shot as network
-from bilevax._models.episodes import Sampler, Task, split
+from bilevax._models.episodes import Sampler, Task
 from bilevax._pages.table import spread
 from bilevax.cli._app import app
 from bilevax.paper.data import glyphs
@@ -124,11 +124,11 @@ def test_whole_loop():
 
 
 def test_no_character_in_two_parts():
-    parts = split(np.arange(20)[:, None], (12, 3), seed=1)
+    parts = study.split(np.arange(20)[:, None], (12, 3), seed=1)
     assert sorted(np.concatenate(parts)[:, 0]) == list(range(20))
     assert [len(part) for part in parts] == [12, 3, 5]
     with pytest.raises(ValueError, match="20 characters cannot be split"):
-        split(np.arange(20)[:, None], (12, 8), seed=1)
+        study.split(np.arange(20)[:, None], (12, 8), seed=1)
 
 
 def test_tasks():

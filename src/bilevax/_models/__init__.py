@@ -1,1 +1,1 @@
-"""The bilevel problems of section 4, for the paper's experiments and for the apps."""
+"""Models of section 4 that the paper's experiments and the apps share."""

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 
@@ -16,20 +15,6 @@ class Task(NamedTuple):
     y: Int[Array, " ways*shots"]
     x_val: Float[Array, "ways*queries h w"]
     y_val: Int[Array, " ways*queries"]
-
-
-def split(
-    images: np.ndarray, sizes: tuple[int, int], seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Random characters of (characters, drawings, h, w) for training and for choosing settings,
-    in these numbers, and all others for testing.
-    """
-    train, validation = sizes
-    if train + validation >= len(images):
-        raise ValueError(f"{len(images)} characters cannot be split into {sizes} and a test set.")
-    order = np.random.default_rng(seed).permutation(len(images))
-    a, b, c = np.split(order, [train, train + validation])
-    return images[a], images[b], images[c]
 
 
 class Sampler(eqx.Module):

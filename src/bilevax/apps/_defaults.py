@@ -4,11 +4,11 @@ import math
 
 import jax.numpy as jnp
 
-from .._models.cleaning import ALL, Cleaning, smoothness, train
 from .._rules.base import AbstractRule
 from .._rules.krylov.rule import Krylov
 from .._rules.reverse import Reverse
 from ..diagnostics import Diagnosis, diagnose
+from ._cleaning import ALL, Cleaning, smoothness, train
 
 T = 100
 """Inner steps, as in the paper."""

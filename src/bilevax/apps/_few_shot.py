@@ -24,13 +24,13 @@ from .._models.one_shot import (
     represent,
     slowing_adam,
 )
-from .._models.optimizer import with_arrays
 from .._outer.minimize import minimize
 from .._rules.base import AbstractRule
 from .._rules.reverse import Reverse
 from .._solve import solve
 from . import _inputs as inputs
 from . import _learner_file as learner_file
+from ._optimizer import with_arrays
 
 XI = dynamics()
 

@@ -10,8 +10,6 @@ from scipy.special import softmax
 from sklearn.utils import _safe_indexing
 
 from .._errors import check
-from .._models.cleaning import ALL, Cleaning, Contexts, belief, cleaning
-from .._models.optimizer import adam
 from .._models.rows import Rows, linear
 from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
@@ -19,7 +17,9 @@ from .._rules.base import AbstractRule
 from .._solve import solve
 from . import _inputs as inputs
 from ._classifier import AbstractClassifier
+from ._cleaning import ALL, Cleaning, Contexts, belief, cleaning
 from ._defaults import diagnosis_of, horizon_of, rate_of, rule_of
+from ._optimizer import adam
 from ._scale import Scale, as_given, standard, unit_curvature, with_ones
 from ._trusted import Sets, judged, mask_of, warn_of_none, warn_of_scales
 

@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dynamics import Descent
 from .._models.interaction import f_rows, first_lam, g_rows, interaction
-from .._models.optimizer import adam
 from .._models.rows import Rows, descent, linear
 from .._outer.checkpoints import Checkpoint
 from .._outer.minimize import Result, minimize
@@ -19,6 +18,7 @@ from .._solve import solve
 from .._types import Context, Hyper
 from . import _inputs as inputs
 from ._classifier import AbstractClassifier
+from ._optimizer import adam
 from ._scale import as_given, unit_curvature, with_ones
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from .... import _tree as tree
 from ...._hypergradient import hypergradient
-from ...._models.episodes import Sampler, Task, split
+from ...._models.episodes import Sampler, Task
 from ...._models.one_shot import Hyper, cross_entropy, dynamics, f, first_lam, query
 from ...._rules.base import AbstractRule
 from ...._rules.reverse import Reverse
@@ -60,6 +60,20 @@ def load(config: Config, data_dir: str | None = None) -> Samplers:
     parts = split(LOAD[config.data](data_dir), (config.train, config.validation), config.seed)
     sizes = config.ways, config.shots, config.queries
     return Samplers(*(Sampler(part, *sizes) for part in parts))
+
+
+def split(
+    images: np.ndarray, sizes: tuple[int, int], seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random characters of (characters, drawings, h, w) for training and for choosing settings,
+    in these numbers, and all others for testing.
+    """
+    train, validation = sizes
+    if train + validation >= len(images):
+        raise ValueError(f"{len(images)} characters cannot be split into {sizes} and a test set.")
+    order = np.random.default_rng(seed).permutation(len(images))
+    a, b, c = np.split(order, [train, train + validation])
+    return images[a], images[b], images[c]
 
 
 @eqx.filter_jit

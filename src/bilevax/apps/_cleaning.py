@@ -19,8 +19,8 @@ from .. import _tree as tree
 from .._compile import weak_jit
 from .._dynamics import Descent, all_of
 from .._loop import unroll
+from .._models.rows import Rows, cross_entropy, descent
 from .._types import Context, Hyper, Params
-from .rows import Rows, cross_entropy, descent
 
 Apply = Callable[[Params, Array], Array]
 
