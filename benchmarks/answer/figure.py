@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from bilevax._pages.palette import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, RED, Colour
+from bilevax._pictures.palette import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, RED, Colour
 
 from ..peers.figures import DPI
 from ..peers.style import dress

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from bilevax._pages.palette import BLUE, INK
+from bilevax._pictures.palette import BLUE, INK
 
 from . import records
 from .libraries import LIBRARIES

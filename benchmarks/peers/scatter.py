@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from bilevax._pages.palette import RED
+from bilevax._pictures.palette import RED
 
 from .style import LOOK
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bilevax._pages.palette import (
+from bilevax._pictures.palette import (
     BLUE,
     GOLD,
     GREEN,

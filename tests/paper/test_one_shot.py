@@ -17,12 +17,12 @@ import bilevax as bx
 from bilevax._models import convolution
 from bilevax._models import one_shot as network
 from bilevax._models.episodes import Sampler, Task
-from bilevax._pages.table import spread
 from bilevax.cli._app import app
 from bilevax.paper.data import glyphs
 from bilevax.paper.experiments import Experiment, find, one_shot
 from bilevax.paper.experiments.one_shot import figures as shown
 from bilevax.paper.experiments.one_shot import program, study
+from bilevax.paper.page.table import spread
 from bilevax.paper.records import load
 from bilevax.paper.report import Chart
 

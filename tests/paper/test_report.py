@@ -13,15 +13,15 @@ import pytest
 import synthetic
 from typer.testing import CliRunner
 
-from bilevax._pages.browser import to_json
-from bilevax._pages.cards import Cards
-from bilevax._pages.table import spread
+from bilevax._pictures.cards import Cards
 from bilevax.cli import main
 from bilevax.cli._app import app
 from bilevax.paper import report as rp
 from bilevax.paper.experiments import toy
 from bilevax.paper.experiments.hypercleaning import figures as hypercleaning
 from bilevax.paper.experiments.hypercleaning.examples import examples
+from bilevax.paper.page.browser import to_json
+from bilevax.paper.page.table import spread
 from bilevax.paper.records import Records, RunError, load
 from bilevax.paper.report import Axis, Chart, Column, Series, Table, pages
 from bilevax.paper.report.groups import depth

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 import bilevax as bx
 from bilevax._models import interaction as task
-from bilevax._pages.table import spread
 from bilevax.cli._app import app
 from bilevax.paper import report as rp
 from bilevax.paper.experiments import find
@@ -21,6 +20,7 @@ from bilevax.paper.experiments.task_interaction.best import Stall
 from bilevax.paper.experiments.task_interaction.sample import load as sample
 from bilevax.paper.experiments.task_interaction.sample import prepared
 from bilevax.paper.experiments.task_interaction.trials import Each, Trials, total
+from bilevax.paper.page.table import spread
 from bilevax.paper.records import Records, load
 
 D, m, V = 20, 12, 4

@@ -167,9 +167,8 @@ class TaskInteraction(AbstractClassifier):
         The axes.
         """
         check_is_fitted(self)
-        from .._pages.chart import HeatMap
-        from .._pages.clusters import order
-        from .._pages.png import heat
+        from .._pictures.clusters import order
+        from .._pictures.heat import heat
 
         if axis is None:
             import matplotlib.pyplot as plt
@@ -179,5 +178,5 @@ class TaskInteraction(AbstractClassifier):
         places = order(np.where(diagonal, C.max(), C))
         blank = np.where(diagonal, np.nan, C)[np.ix_(places, places)]
         names = [str(self.classes_[i]) for i in places]
-        heat(axis, HeatMap(names, names, blank.tolist(), "C", log=True))
+        heat(axis, names, names, blank, "C", log=True)
         return axis

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._pages.cards import Card
+from ..._pictures.cards import Card
 
 MOST_TEXT = 60
 

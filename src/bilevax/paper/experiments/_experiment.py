@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from ..._pages.section import Section
+from ..page.section import Section
 from ..records import Run
 
 GROUP = "bilevax.experiments"

@@ -13,10 +13,10 @@ except ModuleNotFoundError as error:
         "report draws with plotly and matplotlib: in a clone of bilevax, pip install '.[tools]'."
     ) from error
 
-from ..._pages.chart import Arrows, Axis, Chart, Contour, HeatMap, Series
-from ..._pages.page import Page
-from ..._pages.section import Section
-from ..._pages.table import Column, Table
+from ..page.chart import Arrows, Axis, Chart, Contour, HeatMap, Series
+from ..page.page import Page
+from ..page.section import Section
+from ..page.table import Column, Table
 from .pages import Report, figures, report
 
 __all__ = [

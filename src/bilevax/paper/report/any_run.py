@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..._pages.section import Section
-from ..._pages.table import Column, Table
+from ..page.section import Section
+from ..page.table import Column, Table
 from ..records import Row, Run
 from .rows import short
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Sequence
 
-from ..._pages.palette import OTHERS, Colour, shade
+from ..._pictures.palette import OTHERS, Colour, shade
 from ..._rules.parse import parse_rule
 from ..._rules.reverse import Reverse
 from ..records import Run

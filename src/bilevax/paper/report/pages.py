@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import final
 
 from ..._files import atomic_write
-from ..._pages.chart import Chart
-from ..._pages.page import MARK, Page
-from ..._pages.png import png
-from ..._pages.section import Section
-from ..._pages.table import Table
 from ..experiments import Experiment, find, known
+from ..page.chart import Chart
+from ..page.page import MARK, Page
+from ..page.png import png
+from ..page.section import Section
+from ..page.table import Table
 from ..records import Run, RunError, load
 from . import any_run
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from ..._pages.chart import Series
-from ..._pages.palette import Colour
-from ..._pages.table import Column, Table, spread
+from ..._pictures.palette import Colour
+from ..page.chart import Series
+from ..page.table import Column, Table, spread
 from ..records import Row, Run, RunError
 from .groups import colours, depth
 from .rows import integer, number, word

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from ...._pages.cards import Card, Cards
+from ...._pictures.cards import Card, Cards
 from ...records import Row
 
 THRESHOLD = -4.0

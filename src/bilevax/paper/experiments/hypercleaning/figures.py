@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...._pages.chart import Axis, Chart
-from ...._pages.palette import BLUE, MUTED, ORANGE
-from ...._pages.section import Section
-from ...._pages.table import Column, Table, spread
+from ...._pictures.palette import BLUE, MUTED, ORANGE
+from ...page.chart import Axis, Chart
+from ...page.section import Section
+from ...page.table import Column, Table, spread
 from ...records import Row, Run
 from ...report.groups import group, suffix
 from ...report.seeds import Seeds

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 
-from ...._pages.chart import Axis, Chart
-from ...._pages.palette import BLUE, ORANGE, TEAL
-from ...._pages.section import Section
-from ...._pages.table import Column, Table, spread
+from ...._pictures.palette import BLUE, ORANGE, TEAL
+from ...page.chart import Axis, Chart
+from ...page.section import Section
+from ...page.table import Column, Table, spread
 from ...records import Run
 from ...report.groups import VARIED, group, suffix
 from ...report.rows import integer, number, word

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from ...._pages.chart import Axis, Chart, HeatMap, Series
-from ...._pages.clusters import order
-from ...._pages.section import Section
-from ...._pages.table import Column, Table, spread
+from ...._pictures.clusters import order
+from ...page.chart import Axis, Chart, HeatMap, Series
+from ...page.section import Section
+from ...page.table import Column, Table, spread
 from ...records import Row, Run
 from ...report.groups import suffix
 from ...report.rows import integer, number, numbers, word

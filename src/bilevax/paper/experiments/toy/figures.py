@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from ...._pages.chart import Axis, Chart, Contour, Series
-from ...._pages.palette import BLUE, MUTED, ORANGE, RED
-from ...._pages.section import Section
-from ...._pages.table import Column, Table
+from ...._pictures.palette import BLUE, MUTED, ORANGE, RED
+from ...page.chart import Axis, Chart, Contour, Series
+from ...page.section import Section
+from ...page.table import Column, Table
 from ...records import Row, Run
 from ...report.groups import ladder, suffix
 from ...report.rows import integer, number, numbers, short

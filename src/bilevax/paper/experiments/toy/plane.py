@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from ...._pages.chart import Arrows, Numbers, Series
-from ...._pages.palette import TEAL
+from ...._pictures.palette import TEAL
+from ...page.chart import Arrows, Numbers, Series
 
 Range = tuple[float, float]
 Grid = tuple[list[float], list[float], list[list[float]]]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .cards import Cards
+from ..._pictures.cards import Cards
 from .chart import Chart
 from .table import Table
 

@@ -1,20 +1,17 @@
 """Charts as files: the same descriptions, drawn by matplotlib on white."""
 
 import io
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from .chart import Arrows, Axis, Chart, Contour, HeatMap, Series
-from .palette import CONTOUR, GRID, INK, MUTED, RED
+from ..._pictures.heat import FEW, heat, plain, scale
+from ..._pictures.palette import CONTOUR, GRID, INK, MUTED, RED
+from .chart import Arrows, Axis, Chart, Contour, Series
 
 SIZE, DPI = (5.2, 4.0), 180
-FEW = 30
-"""Names for which one side of a heat map has room."""
 
 
 def png(chart: Chart) -> bytes:
@@ -23,7 +20,8 @@ def png(chart: Chart) -> bytes:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if chart.heat:
-        heat(axes, chart.heat)
+        h = chart.heat
+        heat(axes, h.rows, h.columns, h.z, h.label, h.log)
     if chart.contour:
         _contour(axes, chart.contour)
     for series in chart.series:
@@ -49,7 +47,7 @@ def _series(axes: Axes, series: Series, chart: Chart) -> None:
     style = ("--" if series.dashed else "-") if series.line else "none"
     (line,) = axes.plot(x, y, ls=style, color=series.colour.light, lw=1.7, **marks[series.mark])
     line.set_zorder(4 if series.mark == "cross" else 2)
-    line.set_label(_text(series.label) or "_")
+    line.set_label(plain(series.label) or "_")
     if series.low is not None and series.high is not None:
         colour = series.colour.light
         axes.fill_between(x, series.low, series.high, color=colour, alpha=0.18, lw=0)
@@ -61,7 +59,7 @@ def _arrows(axes: Axes, arrows: Arrows) -> None:
         color=arrows.colour.light, width=0.006, headwidth=4, zorder=3,
     )  # fmt: skip
     sign = {"marker": "$\\rightarrow$", "ls": "none", "markersize": 13}
-    axes.plot([], [], color=arrows.colour.light, label=_text(arrows.label), **sign)
+    axes.plot([], [], color=arrows.colour.light, label=plain(arrows.label), **sign)
 
 
 def _contour(axes: Axes, contour: Contour) -> None:
@@ -72,45 +70,7 @@ def _contour(axes: Axes, contour: Contour) -> None:
         colour = CONTOUR.light
         axes.contour(contour.x, contour.y, z, contour.levels, colors=colour, linewidths=0.7)
         return
-    _scale(axes, axes.contourf(contour.x, contour.y, z, contour.levels, cmap="viridis"), "")
-
-
-def heat(axes: Axes, heat: HeatMap) -> None:
-    """A heat map, with a scale beside it."""
-    z = np.ma.masked_invalid(np.asarray(heat.z, float))
-    z = np.ma.masked_less_equal(z, 0) if heat.log else z
-    _names(axes, heat)
-    if z.mask.all():
-        return
-    norm = LogNorm(z.min(), z.max()) if heat.log and z.min() < z.max() else None
-    _scale(axes, axes.imshow(z, cmap="viridis", norm=norm), heat.label)
-
-
-def _names(axes: Axes, heat: HeatMap) -> None:
-    """Names of rows and columns; of many, every other one on the opposite side."""
-    few = len(heat.rows) <= FEW
-    stride = 1 if few else 2
-    places = [axes] if few else [axes, axes.secondary_xaxis("top"), axes.secondary_yaxis("right")]
-    for place in places:
-        place.tick_params(length=0, labelsize=9, pad=2, colors=MUTED.light)
-    where = lambda names, first: (
-        range(first, len(names), stride), [_text(name) for name in names[first::stride]]
-    )  # fmt: skip
-    axes.set_xticks(*where(heat.columns, 0), rotation=90)
-    axes.set_yticks(*where(heat.rows, 0))
-    if not few:
-        places[1].set_xticks(*where(heat.columns, 1), rotation=90)
-        places[2].set_yticks(*where(heat.rows, 1))
-
-
-def _scale(axes: Axes, drawn: Any, label: str) -> None:
-    """The colours and their values, beside the axes."""
-    figure = axes.get_figure()
-    assert figure is not None
-    bar = figure.colorbar(drawn, ax=axes, pad=0.02, aspect=30)
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.ax.tick_params(which="both", colors=MUTED.light, labelsize=9, length=0)
-    bar.set_label(_text(label), color=INK.light, fontsize=9)
+    scale(axes, axes.contourf(contour.x, contour.y, z, contour.levels, cmap="viridis"), "")
 
 
 def _dress(axes: Axes, chart: Chart) -> None:
@@ -135,7 +95,7 @@ def _dress(axes: Axes, chart: Chart) -> None:
 
 def _title(axes: Axes, chart: Chart) -> None:
     """Above the axes; above their names too, where these are on all sides."""
-    text, look = _text(chart.title), {"fontsize": 11, "color": INK.light}
+    text, look = plain(chart.title), {"fontsize": 11, "color": INK.light}
     if chart.heat and len(chart.heat.rows) > FEW:
         figure = axes.get_figure()
         assert isinstance(figure, Figure)
@@ -145,7 +105,7 @@ def _title(axes: Axes, chart: Chart) -> None:
 
 
 def _axis(axis, set_scale, set_limits, wanted: Axis) -> None:
-    axis.set_label_text(_text(wanted.label), color=INK.light, fontsize=10)
+    axis.set_label_text(plain(wanted.label), color=INK.light, fontsize=10)
     if wanted.log:
         set_scale("log")
     if wanted.limits:
@@ -156,10 +116,5 @@ def _legend(axes: Axes, chart: Chart) -> None:
     """Beside the axes, never on the data."""
     axes.legend(
         loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False, fontsize=9,
-        title=_text(chart.legend), title_fontsize=9, alignment="left", labelcolor=INK.light,
+        title=plain(chart.legend), title_fontsize=9, alignment="left", labelcolor=INK.light,
     )  # fmt: skip
-
-
-def _text(text: str) -> str:
-    """matplotlib reads what stands between dollars as mathematics; here there is none."""
-    return text.replace("$", r"\$")

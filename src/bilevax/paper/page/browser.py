@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from ..._pictures.heat import FEW
+from ..._pictures.palette import CONTOUR, GRID, INK, MUTED, RED
 from .chart import Arrows, Axis, Chart, Contour, HeatMap, Numbers, Series
-from .palette import CONTOUR, GRID, INK, MUTED, RED
 
 HEIGHT = 380
-FEW = 30
-"""Names that go beside an axis in letters of full size."""
 
 
 def to_json(chart: Chart) -> str:

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from plotly.offline import get_plotlyjs
 
+from ..._pictures.palette import pairs
 from . import browser
 from .chart import Chart
-from .palette import pairs
 from .section import Item, Section
 
 MARK = '<meta name="generator" content="bilevax report">'
@@ -88,4 +88,4 @@ def _figure(chart: Chart) -> str:
 
 
 def _file(name: str) -> str:
-    return (files("bilevax._pages") / name).read_text("utf-8")
+    return (files("bilevax.paper.page") / name).read_text("utf-8")

@@ -1,11 +1,11 @@
 """Examples as pictures, each with the label it had and the one that is proposed."""
 
+import base64
+import io
 from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-
-from .picture import picture
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Card:
     def html(self) -> str:
         given = f'<span class="given">{escape(self.given)}</span> → '
         return (
-            f'<div class="card"><img alt="" src="{picture(self.pixels)}">'
+            f'<div class="card"><img alt="" src="{_picture(self.pixels)}">'
             f"{given if self.given != self.proposed else ''}"
             f'<span class="proposed">{escape(self.proposed)}</span> {self.sure:.0%}'
             f'<br><span class="note">{escape(self.note)}</span></div>'
@@ -42,3 +42,18 @@ class Cards:
             f'<figure class="cards"><figcaption>{escape(self.title)}</figcaption>'
             f'<p class="note">{escape(self.text)}</p><div class="sheet">{cards}</div></figure>'
         )
+
+
+def _picture(pixels: np.ndarray) -> str:
+    """The address of a small grey image: the least value black, the greatest white."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need pillow: in a clone of bilevax, pip install '.[tools]'."
+        ) from error
+    x = np.asarray(pixels, float)
+    x = (x - x.min()) / (np.ptp(x) or 1.0)
+    file = io.BytesIO()
+    Image.fromarray(np.rint(255 * x).astype(np.uint8)).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .palette import BLUE, Colour
+from ..._pictures.palette import BLUE, Colour
 
 Numbers = Sequence[float]
 

@@ -1,0 +1,1 @@
+"""Pictures that apps and paper share."""

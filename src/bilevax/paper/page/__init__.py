@@ -1,0 +1,1 @@
+"""A report as charts, tables and one HTML page."""
