@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from data_files import alone, idx, idx_set, npz, png, subset, tar, write, zipped
 
-from bilevax._files import npz_arrays, tar_members
+from bilevax._files import npz_arrays
 from bilevax.paper import data
 from bilevax.paper.data import DataError, _idx
+from bilevax.paper.data._tar import tar_members
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..._files import DataError, npz_arrays, npz_names, refuse, tar_members
+from ..._files import DataError, npz_arrays, npz_names, refuse
 from ._dataset import Dataset, Form, Split
 from ._places import VARIABLE, found, places
+from ._tar import tar_members
 
 PIXELS = 3 * 32 * 32
 ADDRESS = "https://www.cs.toronto.edu/~kriz/"
