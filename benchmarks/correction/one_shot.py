@@ -27,7 +27,7 @@ from bilevax.paper.experiments.one_shot.study import XI, Study
 STEPS, RULES = 120, (bx.Reverse(K=1), bx.Krylov(2, 4))
 
 
-def followed(study: Study, rule: bx.AbstractRule) -> dict:
+def followed(study: Study, rule: bx.extend.AbstractRule) -> dict:
     config, calls = study.config, []
     result = bx.minimize(
         f, XI, Counted(rule, calls.append), study.lam, T=config.T, steps=STEPS,

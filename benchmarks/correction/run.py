@@ -30,10 +30,10 @@ EVERY = 25
 WORD = " corrected"
 
 
-class Counted(bx.AbstractRule):
+class Counted(bx.extend.AbstractRule):
     """A rule that tells of each of its calls, also of those that a run takes again."""
 
-    rule: bx.AbstractRule
+    rule: bx.extend.AbstractRule
     tell: Callable[[int], None] = eqx.field(static=True)
 
     def vjp(self, xi, lam, S, T):

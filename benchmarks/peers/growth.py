@@ -30,7 +30,7 @@ SECONDS = 1.5
 QUICK = {"T": (16, 64), "K": (4, 16), "M": (512, 4096), "N": (1, 8)}
 
 
-def rule(name: str, T: int, K: int) -> bx.AbstractRule:
+def rule(name: str, T: int, K: int) -> bx.extend.AbstractRule:
     segments = bx.Reverse(segment=max(round(T**0.5), 1))
     rules = {"Forward": bx.Forward(), "Reverse": bx.Reverse(), "Reverse, segments": segments}
     return rules.get(name) or bx.Reverse(K=K)

@@ -12,7 +12,7 @@ from .wants import Checkpointed, Full, Implicit, Kept, Program, Truncated, Want
 PACKAGE = "bilevax"
 
 
-def rule(want: Want) -> bx.AbstractRule:
+def rule(want: Want) -> bx.extend.AbstractRule:
     match want:
         case Full():
             return bx.Reverse()

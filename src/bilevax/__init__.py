@@ -21,11 +21,10 @@ Swapping the method is changing one argument:
     the same by tolerance           AdaptiveKrylov(rtol=0.1)
 """
 
-from importlib.metadata import version
+from importlib.metadata import version as _version
 
 from . import _moved
 from . import extend as extend
-from ._dynamics import AbstractDynamics as AbstractDynamics
 from ._dynamics import Descent as Descent
 from ._dynamics import Dynamics as Dynamics
 from ._dynamics import Prepared as Prepared
@@ -50,7 +49,6 @@ from ._outer.step_size import scale_first_update as scale_first_update
 from ._replay.replay import replay as replay
 from ._replay.store import Store as Store
 from ._rules.adaptive import AdaptiveReverse as AdaptiveReverse
-from ._rules.base import AbstractRule as AbstractRule
 from ._rules.citation import citation as citation
 from ._rules.forward import Forward as Forward
 from ._rules.implicit import Implicit as Implicit
@@ -59,14 +57,11 @@ from ._rules.krylov.adaptive import AdaptiveKrylov as AdaptiveKrylov
 from ._rules.krylov.rule import Krylov as Krylov
 from ._rules.reverse import Reverse as Reverse
 from ._solve import solve as solve
-from .diagnostics import Diagnosis as Diagnosis
-from .diagnostics import Forecast as Forecast
-from .diagnostics import GradientCheck as GradientCheck
 from .diagnostics import check_gradient as check_gradient
 from .diagnostics import diagnose as diagnose
 from .diagnostics import forecast as forecast
 
-__version__ = version("bilevax")
+__version__ = _version("bilevax")
 
 _moved.install()
 __getattr__ = _moved.find

@@ -13,9 +13,14 @@ NAMES = {
     "SettingsError": "CheckpointMismatchError",
     "decaying": "inverse_sqrt_schedule",
     "first_update": "scale_first_update",
+    "AbstractDynamics": "extend.AbstractDynamics",
+    "AbstractRule": "extend.AbstractRule",
     "Channel": "extend.Channel",
     "Equilibrium": "extend.Equilibrium",
     "parse_rule": "extend.parse_rule",
+    "Diagnosis": "diagnostics.Diagnosis",
+    "Forecast": "diagnostics.Forecast",
+    "GradientCheck": "diagnostics.GradientCheck",
 }
 MODULES = {
     "bilevax.data": "bilevax.paper.data",

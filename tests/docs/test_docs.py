@@ -13,6 +13,7 @@ DOCS = ROOT / "docs"
 PACKAGES = [
     "bilevax",
     "bilevax.extend",
+    "bilevax.diagnostics",
     "bilevax.apps",
     "bilevax.problems",
     "bilevax.testing",
@@ -53,7 +54,7 @@ def public():
     yield from (f"bilevax.paper.records.{name}" for name in defined("bilevax.paper.records"))
 
 
-TWICE = {"bilevax.extend.AbstractRule", "bilevax.extend.AbstractDynamics"}
+TWICE = {f"bilevax.diagnostics.{name}" for name in ("diagnose", "check_gradient", "forecast")}
 NAMES = sorted({name for name in public() if "._" not in name} - TWICE)
 SHOWN = [
     name

@@ -100,7 +100,7 @@ def test_the_counterexample_keeps_the_optimum_that_truncation_leaves():
         assert abs(go(correct=True).lam - p.lam) < 1e-3
 
 
-class Bad(bx.AbstractRule):
+class Bad(bx.extend.AbstractRule):
     """Good, until lam has moved by so much; then what it gives is of no use."""
 
     kind: str = "nan"

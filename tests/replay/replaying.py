@@ -42,10 +42,10 @@ OPTIMIZERS = {
 XI = bx.Descent(g, init, OPTIMIZERS["adamw"])
 
 
-class Shown(bx.AbstractDynamics):
+class Shown(bx.extend.AbstractDynamics):
     """xi with all batches on the device: its start sees S["S"], step t sees S["batches"][t]."""
 
-    xi: bx.AbstractDynamics
+    xi: bx.extend.AbstractDynamics
 
     def start(self, lam, S):
         return self.xi.start(lam, S["S"])

@@ -63,7 +63,7 @@ def want(memory=[]):  # noqa: B006
     return memory[0]
 
 
-class Halving(bx.AbstractDynamics):
+class Halving(bx.extend.AbstractDynamics):
     def start(self, lam, S):
         return {"w": init(lam, S), "key": jax.random.key(0)}
 

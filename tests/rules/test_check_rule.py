@@ -37,7 +37,7 @@ def test_variants_pass(rule, claims):
     check_rule(rule, **claims)
 
 
-class Broken(bx.AbstractRule):
+class Broken(bx.extend.AbstractRule):
     """Full reverse mode, spoilt in one way."""
 
     spoil: str

@@ -48,7 +48,7 @@ class AbstractRule(eqx.Module):
     !!! example
 
         >>> import bilevax as bx
-        >>> class LastTwo(bx.AbstractRule):
+        >>> class LastTwo(bx.extend.AbstractRule):
         ...     def vjp(self, xi, lam, S, T):
         ...         return bx.Reverse(K=2).vjp(xi, lam, S, T)
         ...     def sees(self):

@@ -18,7 +18,17 @@ LEAVES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Theory:
-    """What was measured of the assumptions of Prop. 3.1 and Theorem 3.4."""
+    """What was measured of the assumptions of Prop. 3.1 and Theorem 3.4.
+
+    !!! example
+
+        >>> import bilevax as bx
+        >>> from bilevax import problems
+        >>> p = problems.quadratic(T=30, gamma=0.4)  # eigenvalues of the Hessian from 0.1 to 1
+        >>> theory = bx.diagnose(p.f, p.xi, p.lam, p.S, T=p.T).theory
+        >>> print(f"{theory.gamma_alpha:.2f} {theory.gamma_beta:.2f}")
+        0.04 0.40
+    """
 
     symmetric: bool
     """Whether A is, as for gradient descent; the bounds are about that case alone."""
@@ -33,7 +43,9 @@ class Theory:
     least_singular: float | None
     """Of B_T, relative to the largest; None if there are more states than lam, or too many."""
     M: int
+    """The number of states."""
     N: int
+    """The number of hyperparameters."""
 
 
 @dataclasses.dataclass(frozen=True)
