@@ -28,9 +28,9 @@ def solve(
 ) -> Params:
     """w_T(lam), differentiable by `jax.grad` with the given rule.
 
-    For objectives that `hypergradient` does not fit, such as several inner problems
-    inside one loss. Reverse-mode differentiation only, in lam only: differentiating S,
-    or anything else that reaches the inner problem, is refused rather than ignored.
+    It is for objectives that `hypergradient` does not fit, such as several inner problems inside
+    one loss. It has derivatives by reverse mode, in lam only. If you differentiate S, or anything
+    else that reaches the inner problem, you get an error and not zero.
 
     **Arguments:**
 

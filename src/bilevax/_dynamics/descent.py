@@ -35,7 +35,7 @@ def all_of(S: Context, t: Time) -> Context:
 
 
 class Descent(AbstractDynamics):
-    """Minimise g(w, lam, S) over w with an optax optimizer.
+    """Minimise g(w, lam, S) over w with an optax optimizer (Xi of Eq. 4).
 
     **Arguments:**
 
@@ -50,8 +50,8 @@ class Descent(AbstractDynamics):
         every recomputation of a step sees the same batch. `Implicit` and `Neumann`
         describe the optimum of g on the whole S. Default: all of S, always.
     - `symmetric`: whether to pull a step back in mixed mode, forward over reverse, which needs
-        far less memory for deep networks. It trusts the second derivatives of g to be symmetric,
-        as they are unless a `custom_vjp` or `custom_jvp` in g gives something else than the
+        far less memory for deep networks. It trusts the second derivatives of g to be symmetric.
+        They are, unless a `custom_vjp` or `custom_jvp` in g gives something else than the
         derivative; `check_gradient` and `diagnose` test that. `Forward` and
         `Reverse(policy=...)` do not use it.
 

@@ -16,7 +16,7 @@ def everything(s: State) -> Params:
 
 
 class Dynamics(AbstractDynamics):
-    """Any iterative algorithm, given by its functions.
+    """Any iterative algorithm, given by its functions (Xi of Eq. 4).
 
     **Arguments:**
 

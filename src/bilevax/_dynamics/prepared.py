@@ -13,10 +13,10 @@ from .base import AbstractDynamics, Equilibrium
 class Prepared(AbstractDynamics):
     """An inner algorithm whose hyperparameters are prepare(lam, S), computed once.
 
-    What depends on lam and S alone, such as the features of the data under a learned
-    representation, is taken out of the inner loop, and so is its derivative: a rule gathers
-    the cotangent of what was prepared, and one pullback takes it to lam. The numbers are
-    those of an inner problem that prepares again in every step.
+    What depends on lam and S alone is taken out of the inner loop, such as the features of the
+    data under a learned representation. So is its derivative: a rule gathers the cotangent of mu,
+    and one pullback takes it to lam. The numbers are those of an inner problem that prepares
+    again in every step.
 
     **Arguments:**
 

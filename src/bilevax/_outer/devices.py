@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, Sharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
@@ -48,7 +48,7 @@ def divided(x: PyTree, mesh: Mesh) -> PyTree:
     return jax.tree.map(lambda a: put(a, place), x)
 
 
-def put(a: Any, place: NamedSharding) -> jax.Array:
+def put(a: Any, place: Sharding) -> jax.Array:
     """Every process has all of a, and puts what belongs to its own devices."""
     if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(
@@ -74,8 +74,7 @@ def like(a: jax.Array, values: np.ndarray) -> jax.Array:
     if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
         data = like(jax.random.key_data(a), values)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(a))
-    values = values.view(a.dtype)  # numpy does not know bfloat16
-    return jax.make_array_from_callback(a.shape, a.sharding, lambda index: values[index])
+    return put(values.view(a.dtype), a.sharding)  # numpy does not know bfloat16
 
 
 def constrained(x: PyTree, places: tuple[Any, ...] | None) -> PyTree:

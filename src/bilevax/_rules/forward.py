@@ -17,7 +17,7 @@ from .base import AbstractRule, Channel
 class Forward(AbstractRule):
     """Forward-mode differentiation (Eq. 7), for few hyperparameters.
 
-    Propagates Z_t = d_lam s_t, N states, along the loop: memory does not depend on T,
+    It propagates Z_t = d_lam s_t, N states, along the loop. Memory does not depend on T;
     time is N + 1 times that of the loop.
 
     **Arguments:**
@@ -47,11 +47,11 @@ class Forward(AbstractRule):
         chunk = N if self.chunk is None else min(self.chunk, N)
         if chunk == N > 0:  # Z_T fits: one loop serves w_T and every alpha
             w, Z = _tangents(xi, lam, S, T, jnp.arange(N, dtype=jnp.int32))
-            return w, lambda alpha: (tree.from_coordinates(lam, _rows(Z, alpha)), {})
+            return w, lambda alpha: (tree.from_coordinates(lam, tree.coordinates(Z, alpha)), {})
         w = xi.read(solved(xi, lam, S, T))
 
         def pull(alpha: Params):
-            row = lambda i: _rows(_tangents(xi, lam, S, T, i[None])[1], alpha)[0]
+            row = lambda i: tree.coordinates(_tangents(xi, lam, S, T, i[None])[1], alpha)[0]
             if N == 0:
                 return lam, {}
             index = jnp.arange(N, dtype=jnp.int32)
@@ -67,15 +67,16 @@ def _tangents(
     xi: AbstractDynamics, lam: Hyper, S: Context, T: int, index: Int[Array, " n"]
 ) -> tuple[Params, PyTree]:
     """w_T and the rows of Z_T that belong to the given coordinates of lam (Eq. 7)."""
+    split = lambda s: eqx.partition(s, eqx.is_inexact_array)
 
     def begin(i):
         e = tree.basis(lam, i)
-        f = lambda lam: _split(xi.start(lam, S))
+        f = lambda lam: split(xi.start(lam, S))
         return jax.jvp(f, (lam,), (e,), has_aux=True)  # Z_0 = B_0
 
     def push(Z, i, x, rest, t):
         e = tree.basis(lam, i)
-        f = lambda x, lam: _split(xi.advance(eqx.combine(x, rest), lam, S, t))
+        f = lambda x, lam: split(xi.advance(eqx.combine(x, rest), lam, S, t))
         return jax.jvp(f, (x, lam), (Z, e), has_aux=True)  # Z_{t+1} = Z_t A_{t+1} + B_{t+1}
 
     def step(s, t):
@@ -87,12 +88,3 @@ def _tangents(
     read = lambda x: tree.inexact(xi.read(eqx.combine(x, rest)))
     Z = jax.vmap(lambda z: jax.jvp(read, (x,), (z,))[1])(Z)
     return xi.read(eqx.combine(x, rest)), Z
-
-
-def _split(s: PyTree) -> tuple[PyTree, PyTree]:
-    return eqx.partition(s, eqx.is_inexact_array)
-
-
-def _rows(Z: PyTree, alpha: Params) -> Array:
-    """Z alpha: one inner product for each direction."""
-    return jax.vmap(tree.dot, (0, None))(Z, alpha)

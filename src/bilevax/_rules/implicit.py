@@ -25,9 +25,9 @@ REMEDY = (
 class Implicit(AbstractRule):
     """Implicit differentiation at w_T (Eq. 11), as if w_T were the optimum.
 
-    For `Descent` it solves with the Hessian of g on the whole S; for `Dynamics` with
-    I - A, the fixed-point equation of the step, which is not symmetric: give it
-    `lineax.GMRES`. One state in memory. It trusts w_T to be stationary, and cannot see
+    For `Descent` it solves a linear system with the Hessian of g on the whole S. For `Dynamics`
+    the matrix is I - A, from the fixed-point equation of the step. That is not symmetric: give
+    `lineax.GMRES`. It holds one state in memory. It trusts w_T to be stationary, and cannot see
     the initialisation or the optimizer's settings.
 
     **Arguments:**
@@ -36,14 +36,14 @@ class Implicit(AbstractRule):
         Exactly n iterations are `lineax.CG(rtol=0, atol=0, max_steps=n)`, as in iMAML.
     - `damping`: solve with H + damping I in place of H. It makes an indefinite or nearly singular
         system solvable, and h smaller in the directions that g hardly curves in.
-    - `throw`: whether a solver that fails ends the run. If False, a warning says so, the answer
-        is what it had reached (zero if that is not finite), and the `report` also holds `error`,
-        the residual of the linear system relative to its right-hand side: one task of many may
-        fail.
+    - `throw`: whether a solver that fails ends the run. With False one task of many may fail: a
+        warning says so, and the answer is what the solver had reached (zero if that is not
+        finite). The `report` then also holds `error`, the residual of the linear system relative
+        to its right-hand side.
 
     The estimate's `report` holds `steps`, the iterations used (0 for direct solvers), and
-    `residual`, the norm of grad_w g (or of x - Xi(x)) at w_T: the rule is right where it is
-    zero, and there is no telling how wrong where it is not.
+    `residual`, the norm of grad_w g (or of x - Xi(x)) at w_T. Where the residual is zero the rule
+    is right. Where it is not, the residual does not say how wrong the rule is.
 
     !!! example
 
@@ -136,9 +136,9 @@ def _skew(operator: lx.FunctionLinearOperator, x: PyTree) -> Bool[Array, ""]:
 class Neumann(AbstractRule):
     """The K-term series B (I + A + ... + A^{K-1}) alpha at w_T (Prop. 3.6).
 
-    The order-K Taylor approximation of the inverse in Eq. 11, and the limit of
-    `Reverse(K)` as w_T converges. A and B are those of one more step, on the whole S,
-    of any inner algorithm with its state. One state in memory.
+    It is the order-K Taylor approximation of the inverse in Eq. 11, and the limit of
+    `Reverse(K)` as w_T converges. A and B are those of one more step, on the whole S. It works for
+    any inner algorithm, with whatever that remembers, and holds one state in memory.
 
     In `minimize(..., warm_start=True)` the series goes on where the last hyper-iteration left it.
     With T = K = 1 and `optax.sgd` inside this is SOBA, with T = K = 10 AmIGO.

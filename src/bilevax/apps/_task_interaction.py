@@ -25,7 +25,7 @@ from ._scale import as_given, unit_curvature, with_ones
 class TaskInteraction(AbstractClassifier):
     """A linear classifier for few examples, and which of its classes belong together.
 
-    The weights of classes i and j are drawn to each other by C_ij |w_i - w_j|^2; the whole
+    The weights of classes i and j are drawn to each other by C_ij |w_i - w_j|^2. The whole
     matrix C is tuned by hypergradients on validation rows (Sec. 4.2.2).
 
     **Arguments:**

@@ -33,8 +33,8 @@ def diagnose(
     """What a truncated hypergradient is worth on this problem, and which rule to use.
 
     One sweep back over all T steps gives the error of `Reverse(K)` for every K, since each
-    truncation is a prefix of the same sum; memory is that of 2 sqrt(T) states. The assumptions
-    of Prop. 3.1 and Theorem 3.4 are measured too.
+    truncation is a prefix of the same sum. It holds 2 sqrt(T) states. The assumptions of
+    Prop. 3.1 and Theorem 3.4 are measured too, and what the bounds of Eq. 9 and 10 need.
 
     **Arguments:**
 

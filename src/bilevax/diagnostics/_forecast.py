@@ -19,7 +19,7 @@ from .._rules.reverse import Reverse
 from .._types import Context, Hyper, Objective
 from ._diagnose import optimum_fails
 from ._forecast_table import Forecast, ForecastRow
-from ._program import CompiledProgram, Cost, compile_program, largest
+from ._program import CompiledProgram, compile_program, largest
 
 
 def forecast(
@@ -37,9 +37,9 @@ def forecast(
 
     The program of each rule is compiled, which is all that it costs. Bytes are what XLA allocates
     for its temporaries and results, in addition to `lam`, `S` and the arrays in `xi`; they are
-    exact. Operations are counted over all steps, and their ratio to those of the forward pass
-    says about how long a rule will take. Nothing is computed and no array is made. On a terminal
-    a line shows which rule is being compiled.
+    exact (Table 1 has the laws). Operations are counted over all steps. Their ratio to those of the
+    forward pass says about how long a rule will take. No array is made. On a terminal a line shows
+    which rule is being compiled.
 
     **Arguments:**
 
@@ -84,8 +84,9 @@ def forecast(
             return compile_program(_checked, f, xi, rule, T, False, lam, S)
 
         show("compiling the forward pass")
-        forward = compile_program(_forward, f, xi, lam, S, T).cost()
-        rows = tuple(_row(rule, program(rule).cost(), forward, memory) for rule in rules)
+        forward = compile_program(_forward, f, xi, lam, S, T)
+        passed = forward.bytes, forward.operations().flops
+        rows = tuple(_row(rule, program(rule), *passed, memory) for rule in rules)
         fitting = (None, None) if memory is None else _fitting(program, T, memory)
     return Forecast(T, rows, memory, *fitting)
 
@@ -96,16 +97,13 @@ def _forward(f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int)
     return f(w, lam, S), w
 
 
-def _row(rule: AbstractRule, cost: Cost, forward: Cost, memory: float | None) -> ForecastRow:
-    return ForecastRow(
-        rule=rule,
-        bytes=cost.bytes,
-        forward_bytes=forward.bytes,
-        flops=cost.flops,
-        forward_flops=forward.flops,
-        at_least=cost.at_least,
-        fits=None if memory is None else cost.bytes <= memory,
-    )
+def _row(
+    rule: AbstractRule, program: CompiledProgram, bytes: int, flops: int, memory: float | None
+) -> ForecastRow:
+    """A rule beside the forward pass, which takes so many bytes and operations."""
+    fits = None if memory is None else program.bytes <= memory
+    count = program.operations()
+    return ForecastRow(rule, program.bytes, bytes, count.flops, flops, count.at_least, fits)
 
 
 def _fitting(

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 from jaxtyping import PyTree
 
-from ._flops import count_flops
+from ._flops import Count, count_flops
 
 
 class CompiledProgram(NamedTuple):
@@ -23,18 +23,9 @@ class CompiledProgram(NamedTuple):
         memory = self.compiled.memory_analysis()
         return memory.temp_size_in_bytes + memory.output_size_in_bytes
 
-    def cost(self) -> "Cost":
+    def operations(self) -> Count:
         with jax.disable_jit(False):
-            return Cost(self.bytes, *count_flops(self.run, self.shapes))
-
-
-class Cost(NamedTuple):
-    """What a program takes."""
-
-    bytes: int
-    flops: int
-    at_least: bool
-    """Whether flops are a lower limit."""
+            return count_flops(self.run, self.shapes)
 
 
 def compile_program(fun: Callable, *args: Any) -> CompiledProgram:

@@ -30,10 +30,12 @@ def check_rule(
 ) -> None:
     """Check that a rule keeps the promises that every rule of bilevax keeps.
 
-    It must run the inner loop unchanged; return a cotangent with the structure, shapes
-    and dtypes of lam; be right where every method is right (one step that reaches the
-    optimum); give zero for alpha = 0; scale with alpha; give the same under `jax.jit`,
-    `jax.vmap` and `jax.grad` of `solve`; take states with integers and keys in them.
+    - It runs the inner loop unchanged (Eq. 4).
+    - Its cotangent has the structure, shapes and dtypes of lam, is zero for alpha = 0, and scales
+        with alpha.
+    - It is right where every method is right: one step that reaches the optimum.
+    - It gives the same under `jax.jit`, `jax.vmap` and `jax.grad` of `solve`.
+    - It takes states with integers and keys in them.
 
     **Arguments:**
 
