@@ -100,7 +100,7 @@ def _conclude(
         start=float(n.start),
         stationarity=None if n.stationarity is None else float(n.stationarity),
         optimum_fails=fails,
-        theory=None if n.spectra is None else _theory(n.spectra, tree.size(lam)),
+        theory=None if n.theory is None else _theory(n.theory, tree.size(lam)),
         only_start=_only_start(xi, lam, S, names),
         asymmetry=asymmetry,
     )
@@ -129,19 +129,11 @@ def _over(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.divide(x, y, out=np.full_like(x, np.nan), where=y != 0)
 
 
-def _theory(n: Any, N: int) -> Theory:
-    """From `Spectra` with numpy's arrays, at s_0 and two late iterates."""
-    symmetric = bool(n.symmetric.all())
-    return Theory(
-        symmetric=symmetric,
-        gamma_alpha=float(1 - n.high[1:].max()) if symmetric else None,
-        gamma_beta=float(1 - n.low[1:].min()) if symmetric else None,
-        doubt=float(n.doubt[1:].max()),
-        norm_B=float(n.norm_B.max()),
-        least_singular=None if n.singular is None else float(n.singular[-1] / n.singular[0]),
-        M=int(n.M),
-        N=N,
-    )
+def _theory(found: dict[str, Any], N: int) -> Theory:
+    numbers: dict[str, Any] = {name: None if x is None else x.item() for name, x in found.items()}
+    if not numbers["symmetric"]:
+        numbers |= {"gamma_alpha": None, "gamma_beta": None}
+    return Theory(**numbers, N=N)
 
 
 def _only_start(xi: AbstractDynamics, lam: Hyper, S: Context, names: list[str]) -> list[str]:

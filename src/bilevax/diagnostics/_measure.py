@@ -12,7 +12,7 @@ from .. import _tree as tree
 from .._compile import weak_jit
 from .._dynamics import AbstractDynamics
 from .._types import Context, Hyper, Objective, State
-from ._spectrum import Spectra, spectra
+from ._spectrum import spectra
 from ._sweep import Sweep, sweep
 
 
@@ -38,7 +38,7 @@ class Measured(NamedTuple):
     start: Float[Array, ""]
     stationarity: Float[Array, ""] | None
     """The residual of the optimum's equation at s_T, relative to that at s_0."""
-    spectra: Spectra | None
+    theory: dict[str, Array | None] | None
     finite: Bool[Array, ""]
 
 
@@ -60,7 +60,7 @@ def measure(
         parts=out.gathered.parts,
         start=tree.norm(out.begun),
         stationarity=missing(end) / tree.positive(missing(start)) if optimum else None,
-        spectra=spectra(xi, lam, S, out.iterates, lanczos) if lanczos else None,
+        theory=spectra(xi, lam, S, out.iterates, lanczos) if lanczos else None,
         finite=tree.all_finite((tree.inexact(end.s), h)),
     )  # fmt: skip
 

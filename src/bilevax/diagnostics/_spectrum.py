@@ -1,12 +1,11 @@
 """What the theory asks of the inner loop: eigenvalues of A, norms and rank of B."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
@@ -18,42 +17,37 @@ SMALL = 400
 """Up to so many parameters the singular values of B are computed, all of them."""
 
 
-class Spectra(NamedTuple):
-    """Of a step, linearised at a few iterates; for gradient descent A = I - gamma H."""
-
-    low: Float[Array, " p"]
-    """The smallest eigenvalue of A, 1 - gamma beta."""
-    high: Float[Array, " p"]
-    """The largest, 1 - gamma alpha."""
-    doubt: Float[Array, " p"]
-    """By how much `high` may be too small: the residual of its Ritz vector."""
-    symmetric: Bool[Array, " p"]
-    norm_B: Float[Array, " p"]
-    singular: Float[Array, " M"] | None
-    """Singular values of B at the last iterate, descending; None if there are more states than
-    hyperparameters, or more than `SMALL`."""
-    M: Int[Array, ""]
-    """The number of states."""
-
-
 def spectra(
     xi: AbstractDynamics, lam: Hyper, S: Context, iterates: Sequence[Visited], steps: int
-) -> Spectra:
-    """Of each iterate, by so many steps of Lanczos's process."""
+) -> dict[str, Array | None]:
+    """The fields of `Theory`, by so many steps of Lanczos's process at s_0 and two late iterates.
+
+    For gradient descent A = I - gamma H, whose eigenvalues are 1 - gamma beta to 1 - gamma alpha.
+    """
     states = jax.tree.map(lambda *a: jnp.stack(a), *(it.s for it in iterates))
     times = jnp.asarray([it.t for it in iterates], jnp.int32)
     eigenvalues = lambda x: _eigenvalues(xi, lam, S, x[0], x[1], steps)
     low, high, doubt, symmetric = lax.map(eigenvalues, (states, times))
     norm_B = lax.map(lambda x: _norm_B(xi, lam, S, x[0], x[1]), (states, times))
     s, t = iterates[-1]
-    singular, M = _singular_values(xi, lam, S, s, t), jnp.asarray(tree.size(tree.inexact(s)))
-    return Spectra(low, high, doubt, symmetric, norm_B, singular, M)
+    singular = _singular_values(xi, lam, S, s, t)
+    return {
+        "symmetric": jnp.all(symmetric),
+        "gamma_alpha": 1 - jnp.max(high[1:]),
+        "gamma_beta": 1 - jnp.min(low[1:]),
+        "doubt": jnp.max(doubt[1:]),
+        "norm_B": jnp.max(norm_B),
+        "least_singular": None if singular is None else singular[-1] / singular[0],
+        "M": jnp.asarray(tree.size(tree.inexact(s))),
+    }
 
 
 def _eigenvalues(
     xi, lam: Hyper, S: Context, s: State, t: Time, steps: int
 ) -> tuple[Array, Array, Array, Array]:
-    """The smallest and the largest eigenvalue of A, the doubt, and whether A is symmetric."""
+    """The smallest and the largest eigenvalue of A, how much too small the latter may be (the
+    residual of its Ritz vector), and whether A is symmetric.
+    """
     x = tree.inexact(s)
     steps = min(steps, tree.size(x))
     v = tree.normal(jax.random.key(0), x)
@@ -80,7 +74,7 @@ def _norm_B(xi, lam: Hyper, S: Context, s: State, t: Time, rounds: int = 8) -> F
 
 
 def _singular_values(xi, lam: Hyper, S: Context, s: State, t: Time) -> Float[Array, " M"] | None:
-    """Of B as a map from states; None if there are too many, or more states than lam."""
+    """Of B as a map from states, descending; None if there are too many, or more than lam has."""
     x = tree.inexact(s)
     M = tree.size(x)
     if M > SMALL or tree.size(lam) < M:
