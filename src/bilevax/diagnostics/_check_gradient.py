@@ -156,7 +156,7 @@ def check_gradient(
     check.integer(directions, "directions", "give the number of random directions")
     lam, S = check.floating(lam, "lam"), check.context(S)
     dtype = tree.widest(lam)
-    v = _directions(key, lam, directions)
+    v = jax.vmap(tree.unit)(tree.normal(key, tree.stack_of_zeros(directions, lam)))
     hg = hypergradient(f, xi, rule, T=T)
     along = lambda lam: np.asarray(jax.vmap(tree.dot, (None, 0))(hg(lam, S).h, v), np.float64)
     slope, nudged = along(lam), along(_nudged(key, lam))
@@ -168,12 +168,6 @@ def check_gradient(
         slope, best, change + rounding, STEPS, np.asarray(sweep), rounding, jnp.dtype(dtype).name,
         asymmetry(xi, lam, S, T),
     )  # fmt: skip
-
-
-def _directions(key: Any, lam: Hyper, n: int) -> Hyper:
-    """n unit vectors in the space of lam, stacked."""
-    v = tree.normal(key, tree.stack_of_zeros(n, lam))
-    return jax.vmap(tree.unit)(v)
 
 
 def _nudged(key: Any, lam: Hyper) -> Hyper:

@@ -3,8 +3,7 @@
 import dataclasses
 from typing import Any
 
-from .._rules.base import AbstractRule
-from .._rules.forward import Forward
+from .._rules.base import AbstractRule, Channel
 from .._rules.reverse import Reverse
 
 
@@ -44,8 +43,7 @@ class ForecastRow:
     @property
     def exact(self) -> bool:
         """Whether the rule gives the whole hypergradient of w_T, to rounding."""
-        full = isinstance(self.rule, Reverse) and self.rule.K is None
-        return full or isinstance(self.rule, Forward)
+        return Channel.EACH in self.rule.sees()
 
 
 @dataclasses.dataclass(frozen=True)
