@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 from mkdocs.exceptions import PluginError
 
 CODE = {"code", "pre", "script", "style", "textarea"}
-LEFT = re.compile(r"```|~~~|\*\*|^\s*:::|(?<!\w)\$\S[^$]*\$")
-"""Fences, bold, API pages and formulas as they are written."""
+LEFT = re.compile(r"```|~~~|\*\*|^\s*:::|(?<!\w)\$\S[^$]*\$|\n[-*] ")
+"""Fences, bold, API pages, formulas and items of a list as they are written."""
 
 
 class Text(HTMLParser):

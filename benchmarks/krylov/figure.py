@@ -72,7 +72,8 @@ def main():
     records = [json.loads(x) for x in (data.RESULTS / "records.jsonl").read_text().splitlines()]
     plt.rcParams.update({"font.size": 9, "axes.titlesize": 10, "axes.spines.top": False})
     plt.rcParams["axes.spines.right"] = False
-    fig, axes = plt.subplots(2, 4, figsize=(10.4, 5.4), layout="constrained")
+    fig, axes = plt.subplots(2, 4, figsize=(10.4, 5.6), layout="constrained")
+    fig.get_layout_engine().set(hspace=0.08)
     for ax, (title, where) in zip(axes.flat, PANELS.items(), strict=False):
         draw(ax, title, medians(records, *where))
     legend = axes.flat[-1]

@@ -106,7 +106,8 @@ def memory(out: Path) -> str:
     horizons = sorted({row["T"] for row in rows})
     found = {(row["library"], row["want"], row["T"]): row["added_bytes"] / 1e6 for row in rows}
     methods = dict.fromkeys((row["library"], row["want"]) for row in rows)
-    cell = lambda key: f"{found[key]:.3g}" if key in found else "-"
+    size = lambda MB: f"{MB:.3g}" if MB < 1000 else f"{MB:.0f}"
+    cell = lambda key: size(found[key]) if key in found else "-"
     lines = [[f"{a}, {b}", *[cell((a, b, T)) for T in horizons]] for a, b in methods]
     return table(["MB", *[f"T = {T}" for T in horizons]], lines)
 
@@ -150,7 +151,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
 
 
 def fill(text: str, out: Path, tables: dict[str, Callable[[Path], str]] = TABLES) -> str:
-    """The page with its tables drawn anew."""
+    """The page with its tables drawn again."""
     for name, make in tables.items():
         marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         text = marks.sub(lambda found, make=make: found[1] + make(out) + found[2], text)

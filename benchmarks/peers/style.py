@@ -43,11 +43,11 @@ def dress(axes: Axes, title: str, x: str, y: str) -> None:
     axes.tick_params(which="both", colors=MUTED.light, length=0, labelsize=9)
 
 
-def legend(figure: Figure, axes: Sequence[Axes], place: str = "outside right upper") -> None:
-    """One for all axes, to the right of them or below."""
+def legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One for all axes, to the right of them."""
     seen = {label: h for a in axes for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
     names = [name for name in LOOK if name in seen] + [name for name in seen if name not in LOOK]
     figure.legend(
-        [seen[n] for n in names], names, loc=place, frameon=False, fontsize=9, labelcolor=INK.light,
-        ncols=len(names) if "lower" in place else 1, columnspacing=1.2, handletextpad=0.3,
+        [seen[n] for n in names], names, loc="outside right upper", frameon=False, fontsize=9,
+        labelcolor=INK.light, handletextpad=0.3,
     )  # fmt: skip

@@ -4,6 +4,7 @@ import json
 import re
 from decimal import Decimal
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -50,3 +51,35 @@ def lines(name):
 
 def read(name):
     return json.loads((RESULTS / name).read_text("utf-8"))
+
+
+def short(rule):
+    """`Krylov(1, 10, K=10)` as the records of benchmarks/krylov call it."""
+    shape = re.fullmatch(r"Krylov\((\d+), (\d+)(?:, K=(\d+))?(?:, head=(\d+))?\)", rule)
+    if shape:
+        more = (f" K{shape[3]}" if shape[3] else "") + (f" head{shape[4]}" if shape[4] else "")
+        return f"Krylov {shape[1]}x{shape[2]}{more}"
+    rule = rule.replace("Implicit, CG ", "CG ")
+    return re.sub(r"^(\w+)\((?:K=)?([\d.]+)\)$", r"\1 \2", rule)
+
+
+def measured(problem, point, rule, *keys):
+    """Medians over the points that a pattern matches."""
+    rows = [
+        row
+        for row in lines("krylov/records.jsonl")
+        if (row["problem"], row["rule"]) == (problem, short(rule))
+        and re.fullmatch(point, row["point"])
+    ]
+    return [median(row[key] for row in rows) for key in keys]
+
+
+def along(rule, key):
+    """The least and the greatest along the run of MNIST hypercleaning."""
+    found = [measured("mnist", f"it. {i}", rule, key)[0] for i in (0, 10, 30, 60, 100)]
+    return [min(found), max(found)]
+
+
+def noisy(kind, noise, key):
+    rows = [r for r in lines("cleaning/records.jsonl") if (r["kind"], r["noise"]) == (kind, noise)]
+    return [min(r[key] for r in rows), max(r[key] for r in rows)]

@@ -10,7 +10,21 @@ from benchmarks.correction import page as correction
 from benchmarks.peers import page as peers
 from benchmarks.peers.figures import ratios, weighed
 from examples.gpt import tables as gpt
-from quoted import RESULTS, ROOT, lines, numbers, page, read, rounds, says, table, tables
+from quoted import (
+    RESULTS,
+    ROOT,
+    along,
+    lines,
+    measured,
+    noisy,
+    numbers,
+    page,
+    read,
+    rounds,
+    says,
+    table,
+    tables,
+)
 
 from bilevax.paper.records import load
 from bilevax.paper.report import Report
@@ -107,27 +121,6 @@ def test_correction():
     full, *corrected = read("correction/times.json")["adam"]["run"].values()
     found = re.search(r"took (.*?) of the time of full", text)
     assert found and says(re.sub(r" \(.*?\)", "", found[1]), *(x / full for x in corrected))
-
-
-def short(rule):
-    """`Krylov(1, 10, K=10)` as the records of benchmarks/krylov call it."""
-    shape = re.fullmatch(r"Krylov\((\d+), (\d+)(?:, K=(\d+))?(?:, head=(\d+))?\)", rule)
-    if shape:
-        more = (f" K{shape[3]}" if shape[3] else "") + (f" head{shape[4]}" if shape[4] else "")
-        return f"Krylov {shape[1]}x{shape[2]}{more}"
-    rule = rule.replace("Implicit, CG ", "CG ")
-    return re.sub(r"^(\w+)\((?:K=)?([\d.]+)\)$", r"\1 \2", rule)
-
-
-def measured(problem, point, rule, *keys):
-    """Medians over the points that a pattern matches."""
-    rows = [
-        row
-        for row in lines("krylov/records.jsonl")
-        if (row["problem"], row["rule"]) == (problem, short(rule))
-        and re.fullmatch(point, row["point"])
-    ]
-    return [median(row[key] for row in rows) for key in keys]
 
 
 def test_krylov_on_mnist():
@@ -259,17 +252,6 @@ def bench():
     time = 100 * near["ms"] / own["full"]["ms"]
     memory = size["plain JAX"] / size["bilevax"]
     return [min(torch), max(torch), by["plain JAX"], memory, 100 * near["error"], time]
-
-
-def along(rule, key):
-    """The least and the greatest along the run of MNIST hypercleaning."""
-    found = [measured("mnist", f"it. {i}", rule, key)[0] for i in (0, 10, 30, 60, 100)]
-    return [min(found), max(found)]
-
-
-def noisy(kind, noise, key):
-    rows = [r for r in lines("cleaning/records.jsonl") if (r["kind"], r["noise"]) == (kind, noise)]
-    return [min(r[key] for r in rows), max(r[key] for r in rows)]
 
 
 def outer():

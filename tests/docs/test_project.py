@@ -37,6 +37,16 @@ def test_workflows_run_what_there_is():
     assert len(flows) == 3 and {"lint", "test", "test-all", "docs"} <= used <= targets
 
 
+def test_workflows_are_pinned_and_may_only_read():
+    """An action is a commit, and its release a comment; only jobs that publish may write."""
+    for flow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text = flow.read_text("utf-8")
+        used = re.findall(r"uses: (.*)", text)
+        assert used and all(re.fullmatch(r"\S+@[0-9a-f]{40}  # v[\d.]+", x) for x in used), flow
+        assert "\npermissions: {contents: read}\n" in text
+        assert "secrets." not in text and ("write" in text) == (flow.stem in ("docs", "release"))
+
+
 def test_one_way_to_install():
     """What works today; what a release will bring stands in README and quickstart, once each."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

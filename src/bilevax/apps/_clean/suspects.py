@@ -11,6 +11,8 @@ import numpy as np
 from ..._pictures.cards import Card
 
 MOST_TEXT = 60
+SHORT = 16
+"""Texts up to this length stay on one line: dates, numbers, single words."""
 
 STYLE = """
 :root { color-scheme: light dark; --line: light-dark(#d9dde3, #3a4048);
@@ -25,8 +27,8 @@ h2 { font-size: 1.1rem; margin: 2.25rem 0 .5rem }
 p { margin: .4rem 0; max-width: 46rem } .soft { color: var(--soft) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 .wide { overflow-x: auto; --shade: light-dark(#0003, #000c); background:
-  linear-gradient(to right, var(--back) 50%, #0000) left / 2.5rem 100% no-repeat local,
-  linear-gradient(to left, var(--back) 50%, #0000) right / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--back) 50%, #0000) left / 1.2rem 100% no-repeat local,
+  linear-gradient(to left, var(--back) 50%, #0000) right / 1.2rem 100% no-repeat local,
   linear-gradient(to right, var(--shade), #0000) left / .6rem 100% no-repeat,
   linear-gradient(to left, var(--shade), #0000) right / .6rem 100% no-repeat }
 .pair { display: flex; flex-wrap: wrap; column-gap: 4rem } .pair > div { max-width: 100% }
@@ -194,7 +196,8 @@ def _table(shown: Sequence[Finding]) -> str:
 
 
 def _line(f: Finding) -> str:
-    cells = "".join(f"<td>{escape(_cut(text))}</td>" for _, text in f.cells)
+    short = lambda text: ' class="place"' if len(text) <= SHORT else ""
+    cells = "".join(f"<td{short(text)}>{escape(_cut(text))}</td>" for _, text in f.cells)
     return (
         f'<tr><td class="place">{escape(f.place)}</td>'
         f'<td class="given">{escape(_cut(f.given))}</td>'
