@@ -58,12 +58,19 @@ class weak_jit(Generic[R]):
     def given(self, *first: Any) -> Callable[..., R]:
         """The function of the other arguments; these are taken apart now, not at every call."""
         kept, first_tree, first_parts = _apart(first, self._programs.forget)
+        last: dict[Any, Callable] = {}  # the program of the last call, by its structure
 
         def call(*rest: Any, _holds: Any = first) -> R:  # who has it, has what it is made of
-            arrays, rest_tree, parts = _apart(rest)
-            key = (first_tree, rest_tree), first_parts + parts
-            program = self._programs.get(key, self._compiled)
-            with _ErrorsOfEquinox():
+            arrays, rest_tree = jax.tree_util.tree_flatten(rest)
+            alone = all(map(eqx.is_array, arrays))
+            program = last.get(rest_tree) if alone else None
+            if program is None:
+                arrays, _, parts = _apart(rest)
+                key = (first_tree, rest_tree), first_parts + parts
+                program = self._programs.get(key, self._compiled)
+                last.clear()
+                last.update({rest_tree: program} if alone else {})
+            with ERRORS_OF_EQUINOX:
                 out = program(*kept, *arrays)
                 jax.block_until_ready(self._waits_for(out))
                 return out
@@ -120,21 +127,30 @@ class _Weakly:
             self._kept.pop(key, None)
 
 
-class _ErrorsOfEquinox:
+class _ErrorsOfEquinox(logging.Filter):
     """What `eqx.error_if` says, alone, as `equinox.filter_jit` gives it."""
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        return False
-
-    def __enter__(self) -> None:
+    def __init__(self):
+        super().__init__()
+        self._inside: list[None] = []  # a list, and no number: threads may come and go
         LOG.addFilter(self)
 
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not self._inside
+
+    def __enter__(self) -> None:
+        self._inside.append(None)
+
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        LOG.removeFilter(self)
+        self._inside.pop()
         if isinstance(error, (jax.errors.JaxRuntimeError, ValueError)):  # at once, or waited for
             said = re.search(r"_EquinoxRuntimeError: (.*?)\n\n\n-{20}", str(error), re.DOTALL)
             if said is not None:
                 raise eqx.EquinoxRuntimeError(said[1]) from None
+
+
+ERRORS_OF_EQUINOX = _ErrorsOfEquinox()
+"""There is one: a filter costs more to put in than a call."""
 
 
 def weakly(static: Any) -> Callable[[], Any]:

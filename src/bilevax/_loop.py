@@ -79,6 +79,8 @@ def back_over(
     product: Callable[[Time], Product], at: Back, n: Time, visit: Visit = pass_by
 ) -> Back:
     """n steps of Eq. 6, their number known or traced."""
+    if isinstance(n, int) and n == 0:
+        return at  # a loop over nothing is compiled, too
     return lax.fori_loop(0, n, lambda _, at: back(product, at, visit), _settled(at))
 
 

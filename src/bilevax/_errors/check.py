@@ -94,7 +94,7 @@ def floating(value: PyTree, name: str) -> PyTree:
     """Check that every leaf is a real floating array; return them as JAX arrays."""
     if value is None and name == "lam":
         raise TypeError("lam is None: give the hyperparameters, a pytree of floating arrays.")
-    if all(map(_is_settled, jax.tree.leaves(value))):  # names take longer
+    if all(map(_is_settled, jax.tree_util.tree_leaves(value))):  # names take longer
         return value
     for path, leaf in jax.tree_util.tree_leaves_with_path(value):
         _floating_leaf(leaf, name_of(name, path), name)
@@ -129,13 +129,15 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
 
 def context(S: PyTree) -> PyTree:
     """S, where tensors of another library, as PyTorch's, have become arrays."""
-    if all(map(_is_array, jax.tree.leaves(S))):  # names take longer
+    if all(map(_is_array, jax.tree_util.tree_leaves(S))):  # names take longer
         return S
     own = lambda path, a: a if _is_array(a) else _own(a, name_of("S", path))
     return jax.tree_util.tree_map_with_path(own, S)
 
 
 def _is_array(a: Any) -> bool:
+    if isinstance(a, jax.Array):
+        return True
     known = eqx.is_array_like(a) or isinstance(a, jax.ShapeDtypeStruct)
     return known and getattr(getattr(a, "dtype", None), "kind", "f") not in "OSUMm"
 

@@ -114,10 +114,12 @@ def _explore(
     xi, lam, S, s = frozen.xi, frozen.lam, frozen.S, frozen.at(node)
     linearise = lambda s: xi.advance_vjp(s, lam, S, node)
     if not frozen.keep_B:
-        space = build(space, linearise(s))
-        return space, no_swing(space, lam), linearise(s), jnp.ones((), jnp.int32)
+        at_node = linearise(s)
+        space = build(space, at_node)
+        return space, no_swing(space, lam), at_node, jnp.ones((), jnp.int32)
     half, turns = middle(xi, lam, S, s, node, frozen.rank < R)
-    space = build(space, linearise(half))
+    at_half = linearise(half)
+    space = build(space, at_half)
     swings = turns & ritz(space)[0] & ~space.closed
 
     def measure():
@@ -125,4 +127,4 @@ def _explore(
         return measured(space, y, *linearise(s)(tree.combine(y, space.Q)), later)
 
     swing = lax.cond(swings, measure, lambda: no_swing(space, lam))
-    return space, swing, linearise(half), swings.astype(jnp.int32)
+    return space, swing, at_half, swings.astype(jnp.int32)

@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
+from ..._loop import forward
 from ..._types import Context, Hyper, State, Time
 from .arnoldi import Space, Swing, ritz
 
@@ -32,10 +33,10 @@ def middle(
     xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, may: Bool[Array, ""]
 ) -> tuple[State, Bool[Array, ""]]:
     """Half-way from s = s_t to s_{t+1} if the loop swings there, else s; and whether it does."""
-    one = xi.advance(s, lam, S, t)
-    two = xi.advance(one, lam, S, t)
+    step = lambda s, t: xi.advance(s, lam, S, t)
+    two, begun = forward(step, s, t, 2, keep=lambda s, _: s, stride=0)  # one step is compiled
     rest = eqx.filter(s, eqx.is_inexact_array, inverse=True)
-    a, b, c = (tree.inexact(x) for x in (s, one, two))
+    a, b, c = (tree.inexact(x) for x in (s, tree.take(begun, 1), two))
     step, after = optax.tree.sub(b, a), optax.tree.sub(c, b)
     swings = may & (tree.dot(step, after) < -TURN * tree.dot(step, step))
     half = tree.scale(0.5, optax.tree.add(a, b))
