@@ -29,7 +29,8 @@ class Batches:
 
 
 def main(devices, directory, port=None, process=0):
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    given = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{given} --xla_force_host_platform_device_count={devices}"
     import jax
 
     jax.config.update("jax_platforms", "cpu")
