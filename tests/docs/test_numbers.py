@@ -92,7 +92,16 @@ def test_many_fits():
 
 
 def test_mixed_mode():
-    assert mixed.table(read("benchmarks/mixed.json")["rows"]) in page("docs/transformers.md")
+    rows, text = read("benchmarks/mixed.json")["rows"], page("docs/transformers.md")
+    assert mixed.table(rows) in text
+    by = {(row["layers"], row["way"]): row for row in rows}
+    for layers, what, ratio in (
+        (12, "MB", "0.38"),
+        (12, "cpu_seconds", "0.82"),
+        (24, "MB", "0.35"),
+    ):
+        ways = (by[layers, f"bilevax{more}"][what] for more in (", symmetric=True", ""))
+        assert says(ratio, next(ways) / next(ways)) and f"{ratio} of the" in text
 
 
 def test_replay():
