@@ -59,7 +59,7 @@ def step(s, mu, S, t):
         logits = x @ w["linear"]["kernel"] + w["linear"]["shift"][None]
         far = jax.tree.map(lambda a, b: jnp.sum((a - b) ** 2), w, flat(mu))
         pull = sum(mu["rho"][name] * sum(far[name].values()) for name in w)
-        return network.cross_entropy(logits, S.y) + pull
+        return jnp.mean(network.cross_entropy(logits, S.y)) + pull
 
     Y_bar, w_bar = jax.grad(g, (0, 1))(mu["Y"] + mu["G"] @ s["V"], s["w"])
     gamma, rho = mu["gamma"], mu["rho"]["conv3"]

@@ -16,6 +16,7 @@ from jaxtyping import Array, PyTree
 from .._dynamics import Descent, Prepared
 from .convolution import block, first_layer, normalise, patches, pool
 from .episodes import Task
+from .rows import cross_entropy
 
 Hyper = dict[str, Any]
 
@@ -57,20 +58,16 @@ def prepare(lam: Hyper, S: Task) -> Hyper:
 def g(w: PyTree, mu: Hyper, S: Task) -> Array:
     far = jax.tree.map(lambda a, b: jnp.sum((a - b) ** 2), w, mu["c"])
     pull = sum(mu["rho"][name] * sum(far[name].values()) for name in w)
-    return cross_entropy(classify(w, mu["P"]), S.y) + pull
+    return jnp.mean(cross_entropy(classify(w, mu["P"]), S.y)) + pull
 
 
 def f(w: PyTree, lam: Hyper, S: Task) -> Array:
-    return cross_entropy(query(w, lam, S), S.y_val)
+    return jnp.mean(cross_entropy(query(w, lam, S), S.y_val))
 
 
 def query(w: PyTree, lam: Hyper, S: Task) -> Array:
     """Logits of the query images, normalised among themselves (transductive, as in MAML)."""
     return classify(w, patches(represent(lam, S.x_val)))
-
-
-def cross_entropy(logits: Array, y: Array) -> Array:
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, y))
 
 
 def dynamics() -> Prepared:

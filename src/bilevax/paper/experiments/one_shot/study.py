@@ -14,7 +14,8 @@ from jaxtyping import Array
 from .... import _tree as tree
 from ...._hypergradient import hypergradient
 from ...._models.episodes import Sampler, Task
-from ...._models.one_shot import Hyper, cross_entropy, dynamics, f, first_lam, query
+from ...._models.one_shot import Hyper, dynamics, f, first_lam, query
+from ...._models.rows import cross_entropy
 from ...._rules.base import AbstractRule
 from ...._rules.reverse import Reverse
 from ...._solve import solve
@@ -83,7 +84,7 @@ def judge(lam: Hyper, tasks: Task, T: int, at_once: int) -> tuple[Array, Array]:
     def one(S: Task) -> tuple[Array, Array]:
         logits = query(solve(XI, lam, S, T=T), lam, S)
         right = jnp.argmax(logits, axis=1).astype(S.y_val.dtype) == S.y_val
-        return jnp.mean(right), cross_entropy(logits, S.y_val)
+        return jnp.mean(right), jnp.mean(cross_entropy(logits, S.y_val))
 
     return lax.map(one, tasks, batch_size=at_once if at_once > 1 else None)
 
