@@ -16,7 +16,7 @@ import optax
 from jaxtyping import PyTree
 
 from .. import _tree as tree
-from .._errors import check
+from .._errors import descent
 from .._types import Context, Hyper, Params, Product, State, Time
 
 
@@ -126,7 +126,7 @@ class AbstractDynamics(eqx.Module):
 
     def at(self, w: Params) -> "AbstractDynamics":
         """The same algorithm started at w, which does not depend on lam: B_0 = 0."""
-        check.cannot_start_at(self)
+        descent.cannot_start_at(self)
 
     def mu(self, lam: Hyper, S: Context) -> Hyper:
         """What the loop is given in place of lam, computed once. Default: lam itself."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import equinox as eqx
 
-from .._errors import check
+from .._errors import check, descent
 from .._types import Context, Hyper, Params, State, Time
 from .base import AbstractDynamics, constant
 
@@ -57,5 +57,5 @@ class Dynamics(AbstractDynamics):
 
     def at(self, w: Params) -> "Dynamics":
         if self.params is not everything:
-            check.cannot_start_at(self)
+            descent.cannot_start_at(self)
         return dataclasses.replace(self, init=constant(w))

@@ -4,7 +4,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -233,14 +233,6 @@ def unperturbed(fixed: tuple, names: tuple[str, ...]) -> None:
                     " being differentiated: move it into lam, or wrap it in "
                     "jax.lax.stop_gradient."
                 )
-
-
-def cannot_start_at(xi: Any) -> NoReturn:
-    raise TypeError(
-        f"warm_start=True starts the inner loop at a given w, which {type(xi).__name__} cannot: "
-        "Descent can, Dynamics can if its whole state is w (leave out params, and let f pick what "
-        "it reads), and an algorithm of your own can if it defines at(w)."
-    )
 
 
 def kind_of(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""What is said where `Descent` runs what is the user's: an optimizer, a g on the whole S."""
+"""What is said about inner algorithms: an optimizer, a g on the whole S, a start elsewhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 
 @contextmanager
@@ -31,3 +31,11 @@ def optimizer(opt: Any) -> Iterator[None]:
             f"{error} If opt is a function such as optax.adam, call it, as in optax.adam(0.01); "
             "an optimizer of your own is written as bx.Dynamics(init, step, params)."
         ) from error
+
+
+def cannot_start_at(xi: Any) -> NoReturn:
+    raise TypeError(
+        f"warm_start=True starts the inner loop at a given w, which {type(xi).__name__} cannot: "
+        "Descent can, Dynamics can if its whole state is w (leave out params, and let f pick what "
+        "it reads), and an algorithm of your own can if it defines at(w)."
+    )
