@@ -2,7 +2,7 @@
 
 Over the pause the run followed h_rule + delta with the delta of its beginning. Now delta goes from
 there to the new one, evenly. No inner loop runs again: the rule's h of each hyper-iteration is
-kept, and only the optimizer takes its steps anew.
+kept, and only the optimizer takes its steps again.
 """
 
 from collections.abc import Callable

@@ -100,7 +100,7 @@ def _forward(f: Objective, xi: AbstractDynamics, lam: Hyper, S: Context, T: int)
 def _row(
     rule: AbstractRule, program: CompiledProgram, bytes: int, flops: int, memory: float | None
 ) -> ForecastRow:
-    """A rule beside the forward pass, which takes so many bytes and operations."""
+    """A rule, compared with a forward pass of so many bytes and operations."""
     fits = None if memory is None else program.bytes <= memory
     count = program.operations()
     return ForecastRow(rule, program.bytes, bytes, count.flops, flops, count.at_least, fits)
