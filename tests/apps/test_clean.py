@@ -107,6 +107,21 @@ def unlearned(monkeypatch):
     monkeypatch.setattr(shutil, "rmtree", lambda folder: None)  # there are no checkpoints
 
 
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_another_scale_is_said_of_files(factor, unlearned, files, tmp_path, monkeypatch, capsys):
+    """Without words of scikit-learn; a word that no trusted row has is nothing to warn of."""
+    body = [
+        [f"{factor * float(a)}", f"{factor * float(b)}", "a", *r] for a, b, _, *r in rows(60, 1)
+    ]
+    trusted, out = write(tmp_path / "other.csv", body), tmp_path / "out.csv"
+    words = (files[0], "--trusted", trusted, "-o", out, "--ignore", "id", "--steps", 2)
+    code, said = call(monkeypatch, capsys, *words)
+    assert code == 0, said
+    assert (f"{trusted} are on another scale than in {files[0]}" in said) == (factor > 1)
+    assert "X_trusted" not in said and "_clean.py" not in said
+
+
 @pytest.mark.parametrize("kind", ["parquet", "npz"])
 def test_other_kinds(kind, unlearned, tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)

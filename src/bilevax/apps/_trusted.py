@@ -72,12 +72,12 @@ def judged(trusted: Any, n: int) -> np.ndarray:
 
 def warn_of_scales(x: np.ndarray, other: np.ndarray) -> None:
     """In a Pipeline, the steps before do not transform X_trusted of `fit`."""
-    width = x.std(0)
-    use = width > 0
+    width, theirs = x.std(0), other.std(0)
+    use = (width > 0) & (theirs > 0)  # a word that no trusted row has says nothing of scales
     if len(other) < ENOUGH or not use.any():
         return
     shift = np.median(np.abs(other.mean(0) - x.mean(0))[use] / width[use])
-    ratio = np.median(np.maximum(other.std(0)[use], 1e-12) / width[use])
+    ratio = np.median(theirs[use] / width[use])
     if shift > FAR or not 1 / WIDE < ratio < WIDE:
         warnings.warn(
             f"X_trusted is on another scale than X (its columns are {shift:.1f} deviations of X "

@@ -1,6 +1,9 @@
 """`bilevax clean`: which labels of a table are wrong."""
 
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -59,13 +62,33 @@ def clean(
         batch_size=batch,
         progress=None,
         checkpoint_dir=folder,
-    ).fit(job.data.x, job.data.y, job.data.x_trusted, job.data.y_trusted)
+    )
+    with _warnings_as_lines(table, trusted):
+        cleaner.fit(job.data.x, job.data.y, job.data.x_trusted, job.data.y_trusted)
     write(job, cleaner)
     if checkpoint is None:
         shutil.rmtree(folder)
     typer.echo(f"Rule {cleaner.rule_}, {steps} hyper-iterations, T = {cleaner.T_} training steps.")
     bad = int(cleaner.suspect_.sum())
     typer.echo(f"{bad} of {len(job.table)} labels are suspect. Table: {out}. Page: {page}.")
+
+
+@contextmanager
+def _warnings_as_lines(table: Path, trusted: Path) -> Iterator[None]:
+    """Who gave files to a command is not told of arguments and places in the code."""
+    from ..apps import ScaleWarning
+
+    scales = (
+        f"most columns of {trusted} are on another scale than in {table}: check that both "
+        "have the same units."
+    )
+
+    def show(message: Warning | str, category: type[Warning], *_, **__) -> None:
+        typer.echo(f"bilevax: {scales if category is ScaleWarning else message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _require_run(folder: Path, resume: bool) -> None:
