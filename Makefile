@@ -18,6 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -n auto --dist worksteal
 # What is run once more with the oldest dependencies.
 CORE := $(addprefix tests/core/test_,errors.py prepared.py transforms.py visible.py) tests/rules/test_implicit.py
+# What is run once more with the libraries that its pages bring models from.
+PAGES := tests/core/test_package.py::test_every_peer_block_runs
 
 .PHONY: demo test test-all test-eager test-minimum test-models environments lint docs bench clean
 
@@ -40,8 +42,7 @@ test-minimum: $(MINIMUM)/stamp
 
 # Models of other libraries: PyTorch, Flax, Haiku, Keras; and the pages that use them.
 test-models: $(MODELS)/stamp
-	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) --durations=5 tests/pytorch src/bilevax/torch
-	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) -k peer_block tests/core/test_package.py
+	KERAS_BACKEND=jax $(MODELS)/bin/python $(PYTEST) --durations=5 tests/pytorch src/bilevax/torch $(PAGES)
 
 # What test-all needs besides .venv; two installations side by side, with make -j2.
 environments: $(MINIMUM)/stamp $(MODELS)/stamp

@@ -1,5 +1,6 @@
 """How many memory maps calls add to this process: a compiled program that stays adds some."""
 
+import contextlib
 import gc
 from pathlib import Path
 
@@ -12,14 +13,21 @@ def added(call, n: int = 20) -> int:
     What grows, grows by a program, and so by several maps, a call: five calls show it, too.
     """
     before = 0
-    gc.freeze()  # what other tests have left would be looked through after every call
-    try:
+    with new_garbage():
         for i in range(n):
             call(i)
             gc.collect()
             if i == 1:
                 before = _count()
         return _count() - before
+
+
+@contextlib.contextmanager
+def new_garbage():
+    """Collecting looks at what is made inside only, not through all that other tests have left."""
+    gc.freeze()
+    try:
+        yield
     finally:
         gc.unfreeze()
 
