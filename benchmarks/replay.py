@@ -1,13 +1,14 @@
 """`replay` on runs of growing length: python benchmarks/replay.py [T ...] [compare] [work].
 
 An MLP of a million parameters, AdamW, batches of eight rows. Each length is a process of its own:
-its largest memory, and the seconds of all cores for a step. One more process compares `replay`
-with the forward pass and with one compiled program, `Reverse(segment=...)`, for eight rows and for
-64, and one asks XLA what a step costs. Writes results/benchmarks/replay.json.
-A length that was interrupted goes on from its tape; lengths that are not named keep their rows.
+its largest memory, and the CPU seconds of one thread for a step. `compare` sets `replay` beside the
+forward pass and one compiled program, `Reverse(segment=...)`. `work` asks XLA what a step costs,
+and times it, for several sizes. Writes results/benchmarks/replay.json. A length that was
+interrupted goes on from its tape; what is not named keeps its rows.
 """
 
 import json
+import os
 import pathlib
 import platform
 import resource
@@ -20,13 +21,12 @@ RECORD = pathlib.Path(__file__).parents[1] / "results/benchmarks/replay.json"
 SEGMENT, HOST = 100, 1e8
 WIDTH, IN, OUT, ROWS = 960, 64, 10, 8
 BATCH_SIZES = [8, 64]
+SIZES = [(8, 256), (8, 960), (8, 1920), (64, 960), (512, 960)]
+"""Rows and width of `work`."""
 NAMES = {
     "forward": "the forward pass",
     "one program": "one program, `Reverse(segment=32)`",
     "replay": "`replay(segment=32)`",
-    "there": "a step forward",
-    "again": "the same step again, with its state kept",
-    "back": "a step back",
 }
 LENGTHS = [1000, 10_000, 100_000]
 
@@ -131,11 +131,8 @@ def compare(T=1000, c=32, times=2):
     return {"T": T, "segment": c, "cpu_seconds": least}
 
 
-def work():
-    """What XLA says of one step: megabytes that it reads and writes, and millions of flops.
-
-    There, there into the room for a segment's states, and back.
-    """
+def parts(n):
+    """n steps there, there into a room for their states, and back; and what they are given."""
     import jax
     import jax.numpy as jnp
 
@@ -145,33 +142,58 @@ def work():
     from bilevax._replay.fed import Fed, Seen
 
     _, xi, lam, S = problem()
-    xi, one, place = Fed(xi), jnp.asarray(1, jnp.int32), programs.Places()
-    X = Seen(S, 0 * one, jax.tree.map(lambda a: jnp.stack([a] * 2), Batches()[0]))
+    xi, one, place, source = Fed(xi), jnp.asarray(1, jnp.int32), programs.Shardings(), Batches()
+    X = Seen(S, 0 * one, jax.tree.map(lambda *a: jnp.stack(a), *(source[t] for t in range(n))))
     s = xi.start(lam, X)
-    at, room = Back(tree.inexact(s), lam, one), programs.make_room(s, 2, place)
-    steps = {
-        "there": (lambda s: programs.ahead(xi, lam, X, s, 1, place), s),
-        "again": (lambda s, room: programs.again(xi, lam, X, s, 2, place, room), s, room),
-        "back": (lambda room, at: programs.behind(xi, lam, X, room, at, 1, place), room, at),
+    given = s, Back(tree.inexact(s), lam, n * one), programs.make_room(s, n, place)
+    return given, {
+        "there": lambda s, at, room: programs.ahead(xi, lam, X, s, n, place),
+        "again": lambda s, at, room: programs.again(xi, lam, X, s, n, place, room),
+        "back": lambda s, at, room: programs.behind(xi, lam, X, room, at, n, place),
     }
-    given = {"again": 1}
-    for name, (step, *args) in steps.items():
-        program = jax.jit(step, donate_argnums=given.get(name, ())).lower(*args).compile()
-        cost = program.cost_analysis()
-        yield name, {"MB": cost["bytes accessed"] / 1e6, "Mflop": cost["flops"] / 1e6}
+
+
+def work(n=16):
+    """What XLA says of a step: megabytes that it reads and writes, millions of flops; CPU ms."""
+    import jax
+
+    (s, at, whole), several = parts(n)
+    for name, part in several.items():
+        gives = name == "again"
+        given, one_step = parts(2 if gives else 1)  # of a loop XLA counts one round
+        program = jax.jit(one_step[name], donate_argnums=2 if gives else ()).lower(*given).compile()
+        cost, least = program.cost_analysis(), float("inf")
+        for i in range(5):
+            began = time.process_time()
+            out = jax.block_until_ready(part(s, at, whole))
+            whole = out if gives else whole
+            least = min(least, time.process_time() - began) if i else least  # the first compiles
+        found = {"MB": cost["bytes accessed"] / 1e6, "Mflop": cost["flops"] / 1e6}
+        yield name, found | {"ms": 1e3 * least / n}
 
 
 def cost_table(record):
-    """For the page: CPU seconds, and forward passes; below, what XLA says of a step."""
+    """For the page: CPU seconds, and forward passes."""
     compared = {row["rows"]: row["cpu_seconds"] for row in record["compare"]}
     lines = ["| | " + " | ".join(f"{rows} rows" for rows in compared) + " |"]
     lines.append("|---|" + "--:|" * len(compared))
     for way in ("forward", "one program", "replay"):
         cells = [f"{c[way]:.1f} s ({c[way] / c['forward']:.1f})" for c in compared.values()]
         lines.append(f"| {NAMES[way]} | " + " | ".join(cells) + " |")
-    for part in ("there", "again", "back"):
-        cells = [f"{r[part]['MB']:.0f} MB, {r[part]['Mflop']:.0f} Mflop" for r in record["work"]]
-        lines.append(f"| {NAMES[part]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def passes(row, what):
+    """Forward passes that a step takes: there, there again, and back."""
+    return sum(row[part][what] for part in ("there", "again", "back")) / row["there"][what]
+
+
+def work_table(record):
+    """For the page: forward passes by three counts, for each size."""
+    lines = ["| parameters | rows | flops | memory traffic | CPU time |", "|--:|--:|--:|--:|--:|"]
+    for r in record["work"]:
+        cells = " | ".join(f"{passes(r, what):.1f}" for what in ("Mflop", "MB", "ms"))
+        lines.append(f"| {r['parameters']:,} | {r['rows']} | {cells} |")
     return "\n".join(lines)
 
 
@@ -184,12 +206,16 @@ def length_table(record):
     return "\n".join(lines)
 
 
-def one(name, rows=ROWS):
+def parameters():
+    return IN * WIDTH + WIDTH**2 + WIDTH * OUT
+
+
+def one(name, rows=ROWS, width=WIDTH):
     """A row of the record, by a process of its own."""
-    global ROWS
-    ROWS = int(rows)
+    global ROWS, WIDTH
+    ROWS, WIDTH = int(rows), int(width)
     if name == "work":
-        return {"rows": ROWS} | dict(work())
+        return {"rows": ROWS, "width": WIDTH, "parameters": parameters()} | dict(work())
     return {"rows": ROWS} | compare() if name == "compare" else length(int(name))
 
 
@@ -200,14 +226,14 @@ def child(*args):
 
 def measure(record, name):
     """Put into the record what was asked for, in place of what was there."""
-    if name in ("compare", "work"):
-        for rows in BATCH_SIZES:
-            others = [r for r in record.get(name, []) if r["rows"] != rows]
-            record[name] = sorted([*others, child(name, rows)], key=lambda r: r["rows"])
+    if name == "work":
+        record[name] = [child(name, *size) for size in SIZES]
+    elif name == "compare":
+        record[name] = [child(name, rows) for rows in BATCH_SIZES]
     else:
         others = [r for r in record.get("lengths", []) if r["T"] != int(name)]
         record["lengths"] = sorted([*others, child(name)], key=lambda r: r["T"])
-    record["setting"] = {"parameters": IN * WIDTH + WIDTH**2 + WIDTH * OUT, "rows": ROWS}
+    record["setting"] = {"parameters": parameters(), "rows": ROWS}
     record["setting"] |= {"segment": SEGMENT, "host": HOST}
     record["machine"] = f"{platform.machine()}, shared"
     RECORD.write_text(json.dumps(record, indent=1) + "\n")
@@ -220,6 +246,7 @@ def main(names):
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(one(*sys.argv[2:])))
     else:

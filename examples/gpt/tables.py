@@ -63,6 +63,9 @@ def costs(run):
         row, memory = min(rows, key=lambda r: r["seconds"]), max(r["peak_bytes"] for r in rows)
         spent = f"{row['seconds']:.0f} | {row['cpu']:.0f}"
         lines.append(f"| {name} | {spent} | {memory / 1e6:.0f} MB |")
+    whole = [r for r in run.rows if "cpu" in r]
+    seconds, cpu = (sum(r[what] for r in whole) for what in ("seconds", "cpu"))
+    lines.append(f"| all of it | {seconds:.0f} | {cpu:.0f} | {memory / 1e6:.0f} MB |")
     return "\n".join(lines)
 
 

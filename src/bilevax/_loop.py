@@ -155,12 +155,21 @@ def there_and_back(
     if policy is not None:
         return _by_policy(xi, lam, S, s, t, n, policy)
     s, history = recorded(xi, lam, S, s, t, n)
+    return s, lambda at: along(xi, lam, S, history, n, at, visit)
 
-    def way(at: Back) -> Back:
-        step = lambda at, s: (back(lambda t: xi.advance_vjp(s, lam, S, t), at, visit), None)
-        return scan(step, _settled(at), history, n, reverse=True)[0]
 
-    return s, way
+def along(
+    xi: AbstractDynamics,
+    lam: Hyper,
+    S: Context,
+    history: State,
+    n: int,
+    at: Back,
+    visit: Visit = pass_by,
+) -> Back:
+    """The way back over the n steps that leave the states of a history, which are stacked."""
+    step = lambda at, s: (back(lambda t: xi.advance_vjp(s, lam, S, t), at, visit), None)
+    return scan(step, _settled(at), history, n, reverse=True)[0]
 
 
 def in_segments(

@@ -16,7 +16,7 @@ from .._compile import weak_jit
 from .._hypergradient import gradient, loss_of
 from .._loop import (
     Back,
-    back_over,
+    along,
     forward,
     in_segments,
     read_vjp,
@@ -137,9 +137,8 @@ def behind(
     xi: Fed, mu: Hyper, X: Seen, room: State, at: Back, n: int, shardings: Shardings
 ) -> Back:
     """From after a segment, whose n states are in `room`, to before it (Eq. 6)."""
-    of = lambda t: jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, t - X.t, 0, False), room)
-    product = lambda t: xi.loop().advance_vjp(of(t), mu, X, t)
-    return _placed(back_over(product, at, n), shardings)
+    history = jax.tree.map(lambda a: a[:n], room)
+    return _placed(along(xi.loop(), mu, X, history, n, at), shardings)
 
 
 @weak_jit
