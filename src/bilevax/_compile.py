@@ -10,6 +10,7 @@ import functools
 import inspect
 import logging
 import re
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -122,7 +123,9 @@ class _Weakly:
             self._kept.move_to_end(key)
         return found
 
-    def forget(self, dead: weakref.ref) -> None:
+    def forget(self, dead: weakref.ref, *, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if ending():  # keys cannot be hashed any more
+            return
         for key in [key for key in self._kept if any(part is dead for part in key[1])]:
             self._kept.pop(key, None)
 

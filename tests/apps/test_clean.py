@@ -292,7 +292,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         prepare(*messy_files(tmp_path))
     first, *rest = str(caught.value).split("\n")
     assert first.endswith("pass --ignore gap --ignore note.") and len(rest) == 2
-    assert "line 2, column 'gap', is empty, as are 6 cells" in rest[0]
+    assert "line 2, column 'gap', is empty (or NA, -, ?), as are 6 cells" in rest[0]
     assert "column 'note', holds text ('note 0')" in rest[1]
 
 
@@ -314,7 +314,7 @@ def test_all_problems_of_both_files_are_named_at_once(tmp_path):
         "a.csv already has a column 'weight'; rename it.",
         "b.csv has a column 'more', which",
         "a.csv, line 5, column 'y', is empty (such rows: 2); fill it or leave the row out.",
-        "a.csv, line 2, column 'gap', is empty, as are 6 cells",
+        "a.csv, line 2, column 'gap', is empty (or NA, -, ?), as are 6 cells",
         "b.csv, line 6, column 'day', holds '31.12.2024' among numbers or dates",
     ]
     text = str(e.value)

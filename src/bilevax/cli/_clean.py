@@ -11,7 +11,9 @@ import typer
 
 
 def clean(
-    table: Annotated[Path, typer.Argument(help="The table to clean: .csv, .parquet or .npz.")],
+    table: Annotated[
+        Path, typer.Argument(help="The table to clean: .csv, .tsv, .parquet or .npz.")
+    ],
     trusted: Annotated[Path, typer.Option(help="A table with the same columns and right labels.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The table to write, with five more columns.")

@@ -5,14 +5,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import jax
-import jax.numpy as jnp
 import torch
 from jaxtyping import Array
 
 from . import _errors as errors
+from . import _mended as mended
 from ._array import Tensor, View, array
+from ._frozen import Frozen
 from ._torchax import tensor
 
 
@@ -26,6 +28,14 @@ class Environment(tensor.Environment):
         if self.param.prng is None:  # one of torchax's own would be the same in every step
             errors.no_key()
         return super().get_and_rotate_prng_key(None)
+
+    def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Where torch keeps no graph, JAX must pass no derivative."""
+        if torch.is_grad_enabled():
+            return super().dispatch(func, types, args, kwargs)
+        freeze = lambda x: Frozen(x) if isinstance(x, (Tensor, View)) else x
+        args, kwargs = torch.utils._pytree.tree_map(freeze, (args, kwargs or {}))
+        return super().dispatch(func, types, args, kwargs)
 
     def t2j_iso(self, torchtensors: Any) -> Any:
         plain = lambda x: x.item() if x.ndim == 0 else array(x)
@@ -41,6 +51,7 @@ class Environment(tensor.Environment):
 
 with jax.ensure_compile_time_eval():
     ENVIRONMENT = Environment()
+mended.mend(ENVIRONMENT)
 
 
 def implement(operator: Any, function: Callable[..., Any]) -> None:
@@ -66,6 +77,16 @@ def implement(operator: Any, function: Callable[..., Any]) -> None:
     ENVIRONMENT._ops[operator] = register(operator, function, True, True, False, False)
 
 
+_unwrap = torch._functorch.utils.unwrap_dead_wrappers
+
+
+def _refusing(args: Any) -> Any:
+    """`Function.apply` calls this first: JAX does not see the derivative that it would give."""
+    if any(isinstance(a, (Tensor, View)) for a in args):
+        errors.own_derivative()
+    return _unwrap(args)
+
+
 @contextmanager
 def running(key: Array | None) -> Iterator[Environment]:
     """Inside, operators on torchax's tensors run on JAX arrays, as torch would run them.
@@ -76,6 +97,8 @@ def running(key: Array | None) -> Iterator[Environment]:
     torch.backends.mha.set_fastpath_enabled(False)  # it calls operators that torchax has not
     try:
         with (
+            torch.enable_grad(),  # around a call it says nothing about JAX's derivatives
+            mock.patch.object(torch._functorch.utils, "unwrap_dead_wrappers", _refusing),
             ENVIRONMENT.override_property(prng=key),
             jax.numpy_dtype_promotion("standard"),
             jax.numpy_rank_promotion("allow"),
@@ -88,44 +111,3 @@ def running(key: Array | None) -> Iterator[Environment]:
             yield ENVIRONMENT
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-
-
-def _batch_norm(
-    input: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float | None = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    """`torch.nn.functional.batch_norm`, which also moves the running statistics.
-
-    torchax's does not. The variance that is kept is unbiased, as torch keeps it.
-    """
-    x = input.jax()
-    axes = (0, *range(2, x.ndim))
-    wide = lambda a: a.jax().reshape((1, -1) + (1,) * (x.ndim - 2))
-    if training:
-        mean, var = jnp.mean(x, axes, keepdims=True), jnp.var(x, axes, keepdims=True)
-        n = x.size // x.shape[1]
-        _move(running_mean, mean, momentum)
-        _move(running_var, var * (n / max(n - 1, 1)), momentum)
-    else:
-        mean, var = wide(running_mean), wide(running_var)
-    out = (x - mean) * jax.lax.rsqrt(var + eps)
-    out = out if weight is None else out * wide(weight)
-    return Tensor(out if bias is None else out + wide(bias), ENVIRONMENT)
-
-
-def _move(statistic: Any, new: Array, momentum: Any) -> None:
-    if statistic is None:
-        return
-    old = statistic.jax()
-    momentum = momentum.jax() if isinstance(momentum, (Tensor, View)) else momentum
-    new = new.reshape(old.shape).astype(old.dtype)
-    statistic._elem = ((1 - momentum) * old + momentum * new).astype(old.dtype)
-
-
-ENVIRONMENT.override_op_definition(torch.nn.functional.batch_norm, _batch_norm)

@@ -1,10 +1,15 @@
 """What is said about modules, tensors and operators."""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+import os
 import re
+import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
+
+import jax
 
 from .._errors.check import kind_of
 from ._torchax import tensor
@@ -63,11 +68,42 @@ def not_grouped(name: str, groups: list[str]) -> NoReturn:
     raise ValueError(f"the parameter {name!r} is in {where}: name it in exactly one.")
 
 
+def own_derivative() -> NoReturn:
+    raise NotImplementedError(
+        f"the module uses a torch.autograd.Function{_where(traceback.extract_stack())}, whose "
+        "backward JAX does not call: write it without, for example a straight-through "
+        "estimator as x + (q - x).detach(), and torch.utils.checkpoint with use_reentrant=False."
+    )
+
+
+def _where(frames: Iterable[traceback.FrameSummary]) -> str:
+    """The last line of the user's own."""
+    own = [f for f in frames if not f.filename.startswith((*_THEIRS, "<"))]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def depends_on_values(error: Exception) -> NoReturn:
+    where = _where(traceback.extract_tb(error.__traceback__))
+    raise TypeError(
+        f"the module or its loss asks for the value of a tensor{where}, as `if x.sum() > 0`, "
+        "`.item()` and shapes that depend on the data do, but JAX traces it once for all values: "
+        "use torch.where, or compute that number before."
+    ) from error
+
+
+_THEIRS = tuple(
+    os.path.dirname(str(sys.modules[name].__file__))
+    for name in ("bilevax", "contextlib", "equinox", "jax", "optax", "torch", "torchax")
+)
+
+
 @contextmanager
 def named() -> Iterator[None]:
     """torchax's own errors, with the operator and what to do about it."""
     try:
         yield
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        depends_on_values(error)
     except tensor.OperatorNotFound as error:
         found = re.search(r"name (\S+)", str(error))
         name = found.group(1).replace("::", ".") if found else str(error)

@@ -16,6 +16,9 @@ from . import _errors as errors
 from ._array import array, copied, tensor_of
 from ._convert import arrays, enter
 from ._environment import running
+from ._mended import EvenShare
+
+_BatchNorm = torch.nn.modules.batchnorm._BatchNorm
 
 
 class _Whole(torch.nn.Module):
@@ -151,13 +154,18 @@ class Functional(eqx.Module):
 def _modes(module: Any, modes: tuple[bool, ...]) -> Iterator[None]:
     parts = list(module.modules())
     before = [part.training for part in parts]
+    even = [part for part in parts if isinstance(part, _BatchNorm) and part.momentum is None]
     try:
         for part, mode in zip(parts, modes, strict=True):
             part.training = mode
+        for part in even:
+            part.momentum = EvenShare(part)
         yield
     finally:
         for part, mode in zip(parts, before, strict=True):
             part.training = mode
+        for part in even:
+            part.momentum = None
 
 
 def functional(module: Any) -> Functional:

@@ -59,19 +59,19 @@ def _as_it_was() -> Iterator[None]:
 
 
 def _load():
-    from torchax import decompositions, tensor
-    from torchax.ops import jaten
+    from torchax import decompositions, tensor, view
+    from torchax.ops import jaten, op_base
 
     del decompositions, jaten  # they register operators
-    return tensor
+    return tensor, view, op_base
 
 
 try:
     with _as_it_was():
         if needs_help(version("torchax")):
             with forgiven():
-                tensor = _load()
+                tensor, view, op_base = _load()
         else:
-            tensor = _load()
+            tensor, view, op_base = _load()
 except ImportError as error:
     raise ImportError("bilevax.torch needs torchax: pip install 'bilevax[torch]'.") from error

@@ -121,8 +121,8 @@ def _numbers(x: np.ndarray, how: str, at: Callable, missing: str | None) -> Enco
         raise DataError(f"{at(0)}, is empty, as are all of its cells; ignore the column.")
     if missing is None:
         raise DataError(
-            f"{at(int(empty.argmax()))}, is empty, as are {empty.sum()} cells of the column; "
-            "fill them, or pass --missing median."
+            f"{at(int(empty.argmax()))}, is empty (or NA, -, ?), as are {empty.sum()} cells of the "
+            "column; fill them, or pass --missing median."
         )
     fill = float(FILL[missing](x))
     x = np.stack([np.where(empty, fill, x), empty.astype(float)], axis=1)

@@ -47,9 +47,9 @@ class TableFile:
 
 def read(path: Path) -> TableFile:
     """Read a table; its kind is told by the end of its name."""
-    kinds = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
+    kinds = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
     if path.suffix.lower() not in kinds:
-        raise DataError(f"{path} must end in .csv, .parquet or .npz.")
+        raise DataError(f"{path} must end in .csv, .tsv, .parquet or .npz.")
     if not path.is_file():
         raise DataError(f"{path} is not a file; give the path of a table.")
     table = kinds[path.suffix.lower()](path)
