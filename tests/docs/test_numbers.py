@@ -2,7 +2,7 @@
 
 import re
 from decimal import Decimal
-from statistics import median
+from statistics import mean, median
 
 import pytest
 from benchmarks import cleaning, mixed, replay
@@ -36,7 +36,7 @@ COVERED = {  # page: heads of the tables that a test below computes
         "CPU seconds (step size)", "compiling, CPU seconds", "step size",
     ],
     "docs/cleaning.md": ["F1 |", "accuracy |"],
-    "docs/correction.md": ["rule | ", "data | trial", "noise | "],
+    "docs/correction.md": ["rule | ", "seed | ", "data | trial", "noise | "],
     KRYLOV: ["rule | products | it.", "rule | f", "rule | products | reg", "inside", " | cases"],
     "docs/reproduction.md": [
         "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", " | bilevax |",
@@ -133,6 +133,45 @@ def test_correction():
     full, *corrected = read("correction/times.json")["adam"]["run"].values()
     found = re.search(r"took (.*?) of the time of full", text)
     assert found and says(re.sub(r" \(.*?\)", "", found[1]), *(x / full for x in corrected))
+    rows = correction.compared("adam")
+    of = lambda rule, seed: [row["loss"] for row in rows[rule] if row["seed"] == seed]
+    first, three = of("Reverse()", 0), mean(of("Reverse()", 3))
+    above = [mean(of(f"Reverse(K={K}) corrected", 3)) / three - 1 for K in (5, 20)]
+    found = re.search(r"ends up to (.*?) apart.*?seed 3 they end (.*?) above", text, re.S)
+    assert found and says(found[1], 100 * (max(first) / min(first) - 1))
+    assert says(re.sub(r" \(.*?\)", "", found[2]), *(100 * x for x in above))
+
+
+def test_the_cleaner_without_a_correction():
+    (rows,) = [rows for rows in tables(page("docs/correction.md")) if rows[0][0] == "noise"]
+    lost = [float(plain) - float(corrected) for *_, plain, corrected in rows[2:]]
+    assert len(lost) == 6 and sum(x > 0 for x in lost) == 5
+    found = re.search(r"five of six cases, by (.*?) points", page("docs/correction.md"))
+    assert found and says(found[1], 100 * max(lost))
+
+
+def test_corrected_runs_of_the_paper():
+    """What the page says of all of them, and README of K = 1."""
+    calls, runs = correction.read("paper")[1], correction.cleaning()
+    ends = {
+        at: correction.against(run, runs[correction.FULL, at[1]], calls)
+        for at, run in runs.items()
+        if at[0].endswith(correction.WORD) and (correction.FULL, at[1]) in runs
+    }
+    text, times = page("docs/correction.md"), [end["time"] for end in ends.values()]
+    assert all(abs(end["above"]) < 0.003 for end in ends.values())
+    (found,) = re.findall(r"validation loss, in (.*?) of full's time", text)
+    assert says(found, min(times), max(times))
+    far = [end["gradient"] for (rule, _), end in ends.items() if not rule.startswith("Krylov")]
+    assert all(end["gradient"] < 2 for end in ends.values() if end["gradient"] not in far)
+    (found,) = re.findall(r"it ends at (.*?) times it", text)
+    assert says(found, min(far), max(far))
+    first = [end for (rule, _), end in ends.items() if rule == "Reverse(K=1) corrected"]
+    (found,) = re.findall(
+        r"\[ends\]\S+ (.*?) above .*? in (.*?) of its time", page("README.md"), re.S
+    )
+    assert says(found[0], 100 * mean(end["above"] for end in first))
+    assert says(found[1], 100 * mean(end["time"] for end in first))
 
 
 def test_krylov_on_mnist():
@@ -191,24 +230,22 @@ def reported(*runs):
 
 def test_hypercleaning():
     heads = ("test acc. %", "val. acc. %", "val. loss", "F1")
-    theirs = Report([RESULTS / "hypercleaning/seed-0"]).tables[0]
-    shown = reported("hypercleaning/seed-0")
-    quality, cost = shown["hypercleaning-table2"], shown["hypercleaning-cost"]
-    rows = {row[0]: row[1:9] for row in theirs.rows}
+    runs = [p.parent for p in sorted(RESULTS.glob("hypercleaning/seed-*/records.jsonl"))]
+    theirs, alone = Report(runs).tables[0], reported("hypercleaning/seed-0")
+    cost = alone["hypercleaning-cost"]
+    rows = {row[0]: [*row[1:9], row[-1]] for row in theirs.rows}
     for K, cells in table("docs/reproduction.md", "K | test acc. % | paper").items():
-        assert tuple(cells[:8]) == rows[K], K
-        assert cells[8:] == [cost[K]["× forward pass"], cost[K]["MB"]], K
+        assert cells == [*rows[K], cost[K]["× forward pass"], cost[K]["MB"]], K
+    apart = reported(*runs)["hypercleaning-differences"]
+    quoted = table("docs/reproduction.md", "K | test acc. % | val.")
+    assert quoted.keys() == apart.keys()
+    for K, cells in quoted.items():
+        assert cells == [apart[K][head] for head in (*heads, "seeds")], K
     for rule, cells in table("docs/which_rule.md", " | test accuracy").items():
         K = {"Reverse()": "100"}.get(rule, rule.removeprefix("Reverse(K=").removesuffix(")"))
         K = rule if rule.startswith("Krylov") else K
-        want = [quality[K][head] for head in (heads[0], heads[2], heads[3])]
+        want = [alone["hypercleaning-table2"][K][head] for head in (heads[0], *heads[2:])]
         assert cells == [*want, cost[K]["× forward pass"], cost[K]["MB"]], rule
-    seeds = [f"hypercleaning/seed-{seed}" for seed in ("0", "1", "1-K1", "2")]
-    shown = reported(*seeds)
-    quality, apart = shown["hypercleaning-table2"], shown["hypercleaning-differences"]
-    for K, cells in table("docs/reproduction.md", "K | test acc. % | val.").items():
-        want = [quality[K][head] for head in (*heads, "seeds")]
-        assert cells == [*want, apart[K]["val. loss"] if K in apart else ""], K
 
 
 def test_task_interaction():
