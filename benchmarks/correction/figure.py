@@ -7,9 +7,8 @@ results/correction/times.json.
 """
 
 import matplotlib.pyplot as plt
-from page import FULL, PLAIN, ROOT, WORD, cleaning, named, read, seconds
-
 from bilevax._pages.palette import BLUE, GRID, INK, MUTED, ORANGE, TEAL
+from page import FULL, PLAIN, ROOT, WORD, cleaning, named, read, seconds
 
 OUT, SEED = ROOT / "docs" / "figures" / "correction.png", 0
 PANELS = {
