@@ -7,8 +7,9 @@ results/correction/times.json.
 """
 
 import matplotlib.pyplot as plt
-from bilevax._pages.palette import BLUE, GRID, INK, MUTED, ORANGE, TEAL
 from page import FULL, PLAIN, ROOT, WORD, cleaning, named, read, seconds
+
+from bilevax._pictures.palette import BLUE, GRID, INK, MUTED, ORANGE, TEAL
 
 OUT, SEED = ROOT / "docs" / "figures" / "correction.png", 0
 PANELS = {
