@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Array, Float, Int, PyTree
 
 from . import _tree as tree
@@ -45,6 +46,15 @@ def scan(body: Callable, carry: PyTree, xs: PyTree, n: int, reverse: bool = Fals
     x = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), xs)
     _, form = jax.eval_shape(body, carry, x)
     return carry, jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), form)
+
+
+def traced(fun: Callable[..., Any], *args: PyTree) -> tuple[Callable[..., Any], Any]:
+    """fun for arguments of these forms, traced once for all its uses, and what form it gives."""
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+        return fun, jax.eval_shape(fun, *args)
+    closed, form = jax.make_jaxpr(fun, return_shape=True)(*args)
+    run, treedef = jaxpr_as_fun(closed), jax.tree.structure(form)
+    return lambda *args: treedef.unflatten(run(*jax.tree.leaves(args))), form
 
 
 class Back(NamedTuple):
@@ -86,6 +96,8 @@ def back_over(
 
 def unroll(xi: AbstractDynamics, lam: Hyper, S: Context, s: State, t: Time, n: int) -> State:
     """s_{t+n} from s_t, holding one state."""
+    if n == 0:  # no step is traced
+        return s
     return forward(lambda s, t: xi.advance(s, lam, S, t), s, t, n)[0]
 
 
@@ -138,6 +150,8 @@ def there_and_back(
     With a policy JAX differentiates the loop: a step keeps its iterate, and what the policy
     says. No step is visited then.
     """
+    if n == 0:
+        return s, _settled
     if policy is not None:
         return _by_policy(xi, lam, S, s, t, n, policy)
     s, history = recorded(xi, lam, S, s, t, n)

@@ -56,6 +56,26 @@ def test_deterministic_as_by_hand():
     assert (got.step, got.reason) == (12, "steps")
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_hyper_iteration_is_traced_once(batch):
+    """As a hypergradient is; tracing a network takes seconds each time."""
+    calls, contexts = [], itertools.repeat(jnp.ones(()))
+
+    def f(w, lam, S):
+        calls[-1] += 1
+        return S * jnp.sum(w**2)
+
+    def count(run):
+        calls.append(0)
+        g = lambda w, lam, S: S * jnp.sum((w - lam) ** 2)
+        run(bx.Descent(g, bx.constant(jnp.zeros(2)), optax.sgd(0.1)))
+        return calls[-1]
+
+    once = count(lambda xi: bx.hypergradient(f, xi, RULE, T=20)(jnp.ones(2), jnp.ones(())))
+    settings = {"T": 20, "steps": 2, "optimizer": ADAM, "contexts": contexts, "batch": batch}
+    assert count(lambda xi: bx.minimize(f, xi, RULE, jnp.ones(2), **settings)) == once > 0
+
+
 @pytest.mark.parametrize("at_once", [None, 2, 1])
 def test_sampled_contexts_together_or_in_slices(at_once):
     got = run(contexts=SAMPLER, key=KEY, batch=np.int64(4), at_once=at_once)

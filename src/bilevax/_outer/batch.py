@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Int, PyTree
 from .. import _tree as tree
 from .._dynamics import AbstractDynamics
 from .._hypergradient import estimate
+from .._loop import traced
 from .._rules.base import AbstractRule
 from .._types import Context, Hyper, Objective, Params, Report
 from .audits import Audits
@@ -125,7 +126,9 @@ def _sum(problem: OuterProblem, lam, warm, tau, S, audit: bool):
     """Sums over contexts (or keys) stacked along the first axis, `at_once` at a time."""
     n = jax.tree.leaves(S)[0].shape[0]
     width = min(problem.at_once, n)
-    one = lambda x: _term(problem, lam, tau, x, audit)
+    slices = jax.tree.map(lambda a: a.reshape(n // width, width, *a.shape[1:]), (warm, S))
+    first = jax.tree.map(lambda a: a[0, 0], slices)
+    one, (form, _) = traced(lambda x: _term(problem, lam, tau, x, audit), first)
 
     def together(x):
         if width == 1:  # no vmap: its conditionals would take both branches
@@ -137,8 +140,6 @@ def _sum(problem: OuterProblem, lam, warm, tau, S, audit: bool):
         terms = jax.tree.map(lambda a: jnp.sum(a, axis=0, dtype=a.dtype), terms)
         return optax.tree.add(total, terms), warm
 
-    slices = jax.tree.map(lambda a: a.reshape(n // width, width, *a.shape[1:]), (warm, S))
-    form, _ = jax.eval_shape(one, jax.tree.map(lambda a: a[0, 0], slices))
     total = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), form)
     total, warm = lax.scan(body, total, slices)
     return total, jax.tree.map(lambda a: a.reshape(n, *a.shape[2:]), warm)

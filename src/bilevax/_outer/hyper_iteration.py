@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .. import _tree as tree
 from .._compile import weak_jit, weakly
+from .._loop import traced
 from .._types import Context, Hyper
 from .audits import LastAudit, first_audit
 from .batch import Means, OuterProblem, Warm, mean_estimate
@@ -76,7 +77,7 @@ def hyper_iterations(
     when the value has not improved for `patience` hyper-iterations.
     """
     pick = lambda i: jax.tree.map(lambda a: a[offset + i], contexts)
-    _, example, *_ = jax.eval_shape(lambda state: hyper_iteration(problem, state, pick(0)), state)
+    step, (_, example, *_) = traced(lambda s, S: hyper_iteration(problem, s, S), state, pick(0))
     records = {name: jnp.zeros(MAX_STEPS, a.dtype) for name, a in example.items()}
 
     def unfinished(carry):
@@ -85,7 +86,7 @@ def hyper_iterations(
 
     def body(carry):
         i, state, records, _, blank = carry
-        new, record, bad, now = hyper_iteration(problem, state, pick(i))
+        new, record, bad, now = step(state, pick(i))
         records = {name: a.at[i].set(record[name]) for name, a in records.items()}
         return i + new.tau - state.tau, new, records, bad, blank | now
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import jax
 import numpy as np
@@ -38,7 +39,7 @@ def forecast(
     The program of each rule is compiled, which is all that it costs. Bytes are what XLA allocates
     for its temporaries and results, in addition to `lam`, `S` and the arrays in `xi`; they are
     exact (Table 1 has the laws). Operations are counted over all steps. Their ratio to those of the
-    forward pass says about how long a rule will take. No array is made. On a terminal a line shows
+    forward pass says about how long a rule will take. No array is made. On a terminal a bar shows
     which rule is being compiled.
 
     **Arguments:**
@@ -77,12 +78,14 @@ def forecast(
     lam, S = jax.eval_shape(tree.strong, lam), check.context(S)
     if usual and optimum_fails(xi, lam, S):  # as where only `sample` adds rows to S
         rules = [rule for rule in rules if not isinstance(rule, Neumann)]
-    with _status_line() as show:
+    with _bar(1 + len(rules)) as show:
 
-        def program(rule: AbstractRule) -> CompiledProgram:
+        def compiled(rule: AbstractRule) -> CompiledProgram:
             show(f"compiling {rule!r}")
             return compile_program(_checked, f, xi, rule, T, False, lam, S)
 
+        again = cache(compiled)  # a budget asks for some of the rules once more
+        program = lambda rule: again(rule) if isinstance(rule, Reverse) else compiled(rule)
         show("compiling the forward pass")
         forward = compile_program(_forward, f, xi, lam, S, T)
         passed = forward.bytes, forward.operations().flops
@@ -132,10 +135,24 @@ def _require_floating(lam: Hyper) -> None:
 
 
 @contextmanager
-def _status_line() -> Iterator[Callable[[str], None]]:
-    """On a terminal, one line that says what is being done; nothing elsewhere."""
-    from rich.console import Console
-    from rich.text import Text
+def _bar(programs: int) -> Iterator[Callable[[str], None]]:
+    """On a terminal, a bar over the programs and the one being compiled; nothing elsewhere.
 
-    with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(Text(text))
+    What a budget asks for is not counted beforehand: the bar grows.
+    """
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    text = progress.TextColumn("{task.description}", markup=False)
+    columns = progress.MofNCompleteColumn(), progress.BarColumn(), text
+    hidden = not console.is_terminal
+    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("", total=programs, completed=-1)
+
+        def show(text: str) -> None:
+            done = int(bar.tasks[0].completed) + 1
+            bar.update(task, completed=done, total=max(programs, done + 1), description=text)
+            bar.refresh()  # while a program is compiled nothing else may draw
+
+        yield show
