@@ -295,3 +295,23 @@ def test_learning_rates_and_starts_are_seen():
     got = run(q, bx.AdaptiveKrylov(0.1)).h
     for name in lam:
         assert error_between(jnp.ravel(got[name]), jnp.ravel(full[name])) < 0.1, name
+
+
+def times(primitive, jaxpr):
+    """How often a primitive stands in a program, with all that it calls."""
+    count = sum(eqn.primitive.name == primitive for eqn in jaxpr.eqns)
+    values = jax.tree.leaves([list(eqn.params.values()) for eqn in jaxpr.eqns])
+    inside = [getattr(x, "jaxpr", x) for x in values]
+    return count + sum(times(primitive, x) for x in inside if hasattr(x, "eqns"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "steps", "pulled_back"),
+    [(bx.Reverse(), 1, 1), (bx.Krylov(2, 3), 2, 2), (bx.AdaptiveKrylov(0.1), 4, 4)],
+)
+def test_a_step_stands_in_the_program_so_many_times(rule, steps, pulled_back):
+    """What compiling costs. In a step there is one cosh, and two where it is pulled back."""
+    g = lambda w, lam, S: jnp.sum(jnp.sinh(w) * lam)
+    xi, ones = bx.Descent(g, bx.constant(jnp.ones(3)), optax.sgd(0.01)), jnp.ones(3)
+    program = jax.make_jaxpr(lambda lam: rule.vjp(xi, lam, None, 20)[1](ones))(ones)
+    assert times("cosh", program.jaxpr) == steps + 2 * pulled_back

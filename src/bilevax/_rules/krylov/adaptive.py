@@ -184,7 +184,7 @@ def _attempt(
         new = cross(frozen, node, R, last - node, sums.alpha, sums.doubt, build, keep=True)
         side = side_weights(path.length, path.drawn, first, node, last)
         C = new.powers.each
-        row = gather(new.space, C, R, side, path.product(first), path.product(last))
+        row = gather(new.space, C, R, side, path.product, first, last)
         evidence = jax.tree.map(lambda a, b: a.at[j].set(b), sums.evidence, row)
         held, taken = jnp.where(new.doubt > 0, new.lost, 0.0), jnp.where(R > 0, new.products + 2, 0)
         return sums.after(new, held, taken)._replace(evidence=evidence)

@@ -14,15 +14,17 @@ If alpha_i goes on to contribute parts whose norms sum up to `older_i`, then e c
   added like independent errors.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 from jaxtyping import Array, Float, Int
 
 from ... import _tree as tree
-from ..._types import Product
+from ..._types import Product, Time
 from .arnoldi import Space
 
 UNCERTAIN = 1 / 3
@@ -53,8 +55,9 @@ def gather(
     C: Float[Array, "T+1 m+1"],
     R: Int[Array, ""],
     side: Float[Array, "2 T"],
-    early: Product,
-    late: Product,
+    product: Callable[[Time], Product],
+    first: Time,
+    last: Time,
 ) -> Evidence:
     """The evidence of a piece of R steps; two products, with the Jacobians of its ends."""
     T = C.shape[0] - 1
@@ -63,13 +66,16 @@ def gather(
     gram = jax.vmap(tree.coordinates, (None, 0))(space.BQ, space.BQ).astype(C.dtype)
     parts = jnp.einsum("ri,ij,rj->r", C[:T, :-1], gram, C[:T, :-1])
 
-    def drift(product, i):
+    def drift(end):
+        t, i = end
         size = jnp.where(sizes[i] > 0, sizes[i], 1.0)
-        a, b = product(tree.combine(C[i] / size, space.Q))
+        a, b = product(t)(tree.combine(C[i] / size, space.Q))
         a = optax.tree.sub(a, tree.combine(C[i + 1] / size, space.Q))
         return a, optax.tree.sub(b, tree.combine(C[i, :-1] / size, space.BQ))
 
-    ends = drift(late, 0), drift(early, jnp.maximum(R - 1, 0))
+    at = jnp.stack([last, first]), jnp.stack([jnp.zeros_like(R), jnp.maximum(R - 1, 0)])
+    both = lax.map(drift, at)  # a loop: one step is compiled
+    ends = tree.take(both, 0), tree.take(both, 1)
     table = lambda n: jnp.stack([jnp.stack([tree.dot(x[n], y[n]) for y in ends]) for x in ends])
     only = lambda x: jnp.where(inside, x, 0.0)
     evidence = Evidence(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
@@ -75,7 +76,8 @@ def _redraw(xi: AbstractDynamics, lam: Hyper, S: Context, T: int, at: Callable) 
     """
     t = jnp.asarray(T - 1, jnp.int32)
     step = lambda number: tree.inexact(xi.advance(at(t), lam, S, number))
-    return tree.norm(optax.tree.sub(step(t), step(jnp.abs(t - 1))))
+    both = lax.map(step, jnp.stack([t, jnp.abs(t - 1)]))
+    return tree.norm(optax.tree.sub(tree.take(both, 0), tree.take(both, 1)))
 
 
 def pieces_table(T: int, max_pieces: int) -> np.ndarray:

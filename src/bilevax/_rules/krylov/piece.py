@@ -120,10 +120,11 @@ def _explore(
     half, turns = middle(xi, lam, S, s, node, frozen.rank < R)
     at_half = linearise(half)
     space = build(space, at_half)
-    swings = turns & ritz(space)[0] & ~space.closed
+    symmetric, _, vectors = ritz(space)
+    swings = turns & symmetric & ~space.closed
 
     def measure():
-        y = direction(space)
+        y = direction(vectors)
         return measured(space, y, *linearise(s)(tree.combine(y, space.Q)), later)
 
     swing = lax.cond(swings, measure, lambda: no_swing(space, lam))

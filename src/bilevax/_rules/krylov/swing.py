@@ -17,13 +17,13 @@ are D and E on y, and the effect of D on y.
 import equinox as eqx
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ... import _tree as tree
 from ..._dynamics import AbstractDynamics
 from ..._loop import forward
 from ..._types import Context, Hyper, State, Time
-from .arnoldi import Space, Swing, ritz
+from .arnoldi import Space, Swing
 
 TURN = 0.5
 """The loop swings if a step takes back this part of the step before it."""
@@ -43,9 +43,9 @@ def middle(
     return eqx.combine(optax.tree.where(swings, half, a), rest), swings
 
 
-def direction(space: Space) -> Array:
+def direction(vectors: Float[Array, "m m"]) -> Float[Array, " m+1"]:
     """y, the Ritz vector of the lowest Ritz value."""
-    low = ritz(space)[2][:, 0]
+    low = vectors[:, 0]
     return jnp.concatenate([low, jnp.zeros_like(low[:1])])
 
 
