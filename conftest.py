@@ -13,6 +13,9 @@ if jaxlib.version.__version_info__ < (0, 11):
     fast += " --xla_cpu_parallel_codegen_split_count=1"
     os.environ.setdefault("XLA_FLAGS", fast)
 
+# The second thread of NumPy's and SciPy's BLAS spins while it waits for small matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import jax
 import pytest
 
