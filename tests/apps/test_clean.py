@@ -417,3 +417,10 @@ def test_killed_and_resumed(files, tmp_path, monkeypatch, capsys):
     assert code == 1 and "give --resume to continue it" in said
     code, said = call(monkeypatch, capsys, *words, "--resume")
     assert code == 0 and out.exists() and not folder.exists(), said
+
+
+def test_a_table_with_tabs_may_say_so_in_its_name(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("x\ty\n1,5\tno\n", "utf-8")
+    table = table_file.read(path)
+    assert list(table.columns["x"]) == ["1,5"] and list(table.columns["y"]) == ["no"]
