@@ -73,7 +73,7 @@ PROSE = {  # page, text with {} for its numbers: what they are
     (REPRODUCTION, r"is {}, {}, {} and {} for K = 1, 5, 10 and 25"): limits,
     (REPRODUCTION, r"stays above {} with K = 1"): lambda: [ratio("f")],
     (REPRODUCTION, r"becomes negative \({} with K = 1\)"): lambda: [ratio("f~")],
-    (REPRODUCTION, r"gradient stays at {}, with K = 100 it is {} and"): bias,
+    (REPRODUCTION, r"gradient stays at about {}, with K = 100 it is {} and"): bias,
     (REPRODUCTION, r"the loss is {}, and {} if the inner loop runs for 1000"): lambda: [
         read("hypercleaning/settings.json")["loss"][k] for k in ("known", "known, T = 1000")
     ],
