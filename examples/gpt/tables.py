@@ -65,6 +65,7 @@ def costs(run):
         lines.append(f"| {name} | {spent} | {memory / 1e6:.0f} MB |")
     whole = [r for r in run.rows if "cpu" in r]
     seconds, cpu = (sum(r[what] for r in whole) for what in ("seconds", "cpu"))
+    memory = max(r["peak_bytes"] for r in whole)
     lines.append(f"| all of it | {seconds:.0f} | {cpu:.0f} | {memory / 1e6:.0f} MB |")
     return "\n".join(lines)
 
