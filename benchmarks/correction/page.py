@@ -12,13 +12,16 @@ ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "results" / "correction", ROOT / "docs" / "correction.md"
 TASKS = ("results/task-interaction", "results/correction/task-interaction")
 FULL, WORD = "Reverse()", " corrected"
+SEEDS, SEEDS_OF_PAPER = 5, (0, 1, 2)
+PLAIN = ("Reverse(K=1)", "Reverse(K=5)", "Krylov(pieces=2, rank=4)")
 NEAR = 1.01
 """Full reverse mode's final loss plus 1 %."""
 
 
 def read(case: str) -> tuple[list[dict], dict]:
     """Runs, and the seconds of a call of each rule and of each audit."""
-    rows = lines(RESULTS / f"{case}.jsonl")
+    path = RESULTS / f"{case}.jsonl"
+    rows = lines(path) if path.exists() else []
     return rows, json.loads((RESULTS / "times.json").read_text())[case]["calls"]
 
 
@@ -40,30 +43,37 @@ def until(row: dict, calls: dict, loss: float) -> float:
     return clock[i - 1] + part * (clock[i] - clock[i - 1])
 
 
-def compared(case: str) -> dict[str, dict[int, dict]]:
-    """Each rule's run of each seed against full reverse mode's, after as many hyper-iterations."""
+def compared(case: str) -> dict[str, list[dict]]:
+    """By rule: its runs against full reverse mode's from the same start, with the same seed."""
     rows, calls = read(case)
-    full = {row["seed"]: row for row in rows if row["rule"] == FULL}
-    out: dict[str, dict[int, dict]] = {}
+    full = {(r["seed"], r["start"]): r for r in rows if r["rule"] == FULL}
+    means = {seed: mean(ends(r)["loss"] for at, r in full.items() if at[0] == seed)
+             for seed, _ in full}  # fmt: skip
+    out: dict[str, list[dict]] = {}
     for row in rows:
-        if row["seed"] in full:
-            out.setdefault(row["rule"], {})[row["seed"]] = against(row, full[row["seed"]], calls)
+        if pair := full.get((row["seed"], row["start"])):
+            numbers = against(row, pair, calls)
+            numbers["above"] = numbers["loss"] / means[row["seed"]] - 1
+            out.setdefault(row["rule"], []).append({"seed": row["seed"]} | numbers)
     return out
 
 
+def ends(row: dict) -> dict:
+    return {name: values[-1] for name, values in row["curve"].items()}
+
+
 def against(row: dict, full: dict, calls: dict) -> dict:
-    end, curve = full["curve"], row["curve"]
-    n = int(end["step"][-1])
-    at = curve["step"].index(n)
-    taken, whole = seconds(row, calls)[at], seconds(full, calls)[-1]
+    """The end of a run, and what it took, in parts of what full reverse mode took."""
+    end, other = ends(row), ends(full)
+    taken, whole = seconds(row, calls)[-1], seconds(full, calls)[-1]
     return {
-        "loss": curve["loss"][at],
-        "above": curve["loss"][at] / end["loss"][-1] - 1,
-        "gradient": curve["gradient"][at] / end["gradient"][-1],
+        "loss": end["loss"],
+        "above": end["loss"] / other["loss"] - 1,
+        "gradient": end["gradient"] / other["gradient"],
         "time": taken / whole,
-        "forward": taken / (n * calls["forward"]),
-        "there": until(row, calls, NEAR * end["loss"][-1]) / whole,
-        "audits": curve["audits"][at],
+        "forward": taken / (end["step"] * calls["forward"]),
+        "there": until(row, calls, NEAR * other["loss"]) / whole,
+        "audits": end["audits"],
     }
 
 
@@ -72,32 +82,82 @@ def named(rule: str) -> str:
     return f"`{plain}`" + (", corrected" if rule.endswith(WORD) else "")
 
 
-def over_seeds(case: str) -> str:
-    """Means over seeds, against full reverse mode; of the losses also the least and the largest."""
-    head = "rule | seeds | loss | least, largest | gradient | time | time to full + 1 % | audits"
+def over_runs(case: str) -> str:
+    """Means over runs, against full reverse mode; of the losses also the least and the largest."""
+    head = "rule | runs | loss | least, largest | gradient | time | time to full + 1 % | audits"
     table = [f"| {head} |", "|---|" + "--:|" * 7]
-    for rule, seeds in compared(case).items():
-        rows = list(seeds.values())
-        of = lambda key: mean(row[key] for row in rows)  # noqa: B023
-        above = [row["above"] for row in rows]
-        there = f"{of('there'):.2f}" if of("there") < float("inf") else "not reached"
-        ends = f"{of('above'):+.2%} | {min(above):+.2%}, {max(above):+.2%}"
+    for rule, rows in compared(case).items():
+        of = lambda key: [row[key] for row in rows]  # noqa: B023
+        above = of("above")
         table.append(
-            f"| {named(rule)} | {len(rows)} | {ends} | "
-            f"{of('gradient'):.2f} | {of('time'):.2f} | {there} | {of('audits'):.0f} |"
+            f"| {named(rule)} | {len(rows)} | {mean(above):+.2%} | "
+            f"{min(above):+.2%}, {max(above):+.2%} | {mean(of('gradient')):.2f} | "
+            f"{mean(of('time')):.2f} | {arrived(of('there'))} | {mean(of('audits')):.0f} |"
         )
     return "\n".join(table)
 
 
+def arrived(times: list[float]) -> str:
+    """The mean of the runs that came so far, and how many did."""
+    there = [x for x in times if x < float("inf")]
+    if not there:
+        return "not reached"
+    return f"{mean(there):.2f}" + (f" ({len(there)})" if len(there) < len(times) else "")
+
+
 def each_seed(case: str) -> str:
-    head = "rule | seed | validation loss | against full | true gradient | time | audits"
+    """Mean, least and largest loss over the starts of each seed."""
+    found = {rule: rows for rule, rows in compared(case).items() if len(rows) > SEEDS}
+    table = ["| seed | " + " | ".join(map(named, found)) + " |", "|--:|" + "--:|" * len(found)]
+    for seed in range(SEEDS):
+        cells = []
+        for rows in found.values():
+            losses = [row["loss"] for row in rows if row["seed"] == seed]
+            cells.append(f"{mean(losses):.4f} ({min(losses):.4f}, {max(losses):.4f})")
+        table.append(f"| {seed} | {' | '.join(cells)} |")
+    return "\n".join(table)
+
+
+def cleaning() -> dict[tuple[str, int], dict]:
+    """The runs of the paper's hypercleaning by rule and seed, in the form of `run.py`."""
+    runs: dict[tuple[str, int], dict] = {}
+    for path in sorted((ROOT / "results" / "hypercleaning").glob("**/seed-*/records.jsonl")):
+        for row in lines(path):
+            if row["kind"] not in ("evaluation", "audits") or row.get("step") == 0:
+                continue
+            rule = row["rule"].replace("(K=100)", "()").replace("(2, 4)", "(pieces=2, rank=4)")
+            run = runs.setdefault((rule, row["seed"]), {"rule": rule, "seed": row["seed"]})
+            run.setdefault(row["kind"], []).append(row)
+    return {at: run | {"curve": curve(run), "values": []} for at, run in runs.items()}
+
+
+def curve(run: dict) -> dict[str, list[float]]:
+    """Along a run. An audit calls the rule itself; what was taken again is counted once."""
+    rows = run["evaluation"]
+    (audits,) = run.get("audits") or [{"at": []}]
+    audits = [sum(at < row["step"] for at in audits["at"]) for row in rows]
+    return {
+        "step": [row["step"] for row in rows],
+        "loss": [row["validation_loss"] for row in rows],
+        "gradient": [row["gradient_norm"] for row in rows],
+        "rule": [row["step"] - n for row, n in zip(rows, audits, strict=True)],
+        "audits": audits,
+    }
+
+
+def paper() -> str:
+    """Rules of the paper's hypercleaning against full reverse mode, seed by seed."""
+    calls, runs = read("paper")[1], cleaning()
+    head = "rule | seed | validation loss | against full | true gradient | forward passes | audits"
     table = [f"| {head} |", "|---|" + "--:|" * 6]
-    for rule, seeds in compared(case).items():
-        for seed, row in sorted(seeds.items()):
-            table.append(
-                f"| {named(rule)} | {seed} | {row['loss']:.4f} | {row['above']:+.2%} | "
-                f"{row['gradient']:.2f} | {row['forward']:.2f} | {row['audits']:.0f} |"
-            )
+    for rule in [FULL, *(r for plain in PLAIN for r in (plain, plain + WORD))]:
+        for seed in SEEDS_OF_PAPER:
+            if (rule, seed) in runs and (FULL, seed) in runs:
+                row = against(runs[rule, seed], runs[FULL, seed], calls)
+                table.append(
+                    f"| {named(rule)} | {seed} | {row['loss']:.4f} | {row['above']:+.2%} | "
+                    f"{row['gradient']:.1f} | {row['forward']:.2f} | {row['audits']:.0f} |"
+                )
     return "\n".join(table)
 
 
@@ -152,9 +212,10 @@ def cleaner() -> str:
 
 
 TABLES = {
-    "adam": lambda: over_seeds("adam"),
-    "small": lambda: over_seeds("small"),
-    "paper": lambda: each_seed("paper"),
+    "adam": lambda: over_runs("adam"),
+    "starts": lambda: each_seed("adam"),
+    "small": lambda: over_runs("small"),
+    "paper": paper,
     "task interaction": task_interaction,
     "one-shot": one_shot,
     "cleaner": cleaner,

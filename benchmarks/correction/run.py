@@ -1,6 +1,7 @@
 """Runs by cheap rules, with and without a correction, and by full reverse mode.
 
     python benchmarks/correction/run.py adam 0 1 2 3 4      # seeds; a few minutes each
+    python benchmarks/correction/run.py adam 0 1 2 3 4 --starts 5
     python benchmarks/correction/run.py small 0
     python benchmarks/correction/run.py paper 0 --rule "Reverse(K=5) corrected"
 
@@ -8,9 +9,13 @@ A line of results/correction/CASE.jsonl is one run: the true loss and gradient a
 often its rule and an audit were called. A run that is there is not taken again. `times.py`
 measures what the calls cost, and `page.py` puts the two together: a time is then that of a
 quiet machine, whatever else ran beside. Data are found by bilevax.paper.data.
+
+With `--starts n` each seed has n runs: the first from the lam of the case, the others from near
+it, moved by a tenth of the optimizer's first step. They show how far two runs of one rule part.
 """
 
 import argparse
+import itertools
 import json
 import time
 import warnings
@@ -27,6 +32,8 @@ import bilevax as bx
 
 OUT = Path(__file__).parents[2] / "results" / "correction"
 EVERY = 25
+MOVED = 0.01
+"""How far another start is from the first one, in a coordinate."""
 WORD = " corrected"
 
 
@@ -50,6 +57,11 @@ class Counted(bx.extend.AbstractRule):
 
 def names(case: str) -> list[str]:
     return ["Reverse()", *(f"{r!r}{word}" for r in RULES[case] for word in ("", WORD))]
+
+
+def started(case, start: int):
+    noise = np.random.default_rng(start).normal(size=case.lam.shape).astype(case.lam.dtype)
+    return case._replace(lam=case.lam + MOVED * noise) if start else case
 
 
 def followed(case, text: str, steps: int) -> dict:
@@ -84,23 +96,24 @@ def main() -> None:
     parser.add_argument("case", choices=CASES)
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--rule", action="append", help='as in "Reverse(K=5) corrected"')
+    parser.add_argument("--starts", type=int, default=1)
     parser.add_argument("--data")
     given = parser.parse_args()
     warnings.simplefilter("ignore", bx.ToleranceWarning)
     out = OUT / f"{given.case}.jsonl"
     out.parent.mkdir(exist_ok=True)
     there = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    there = {(row["seed"], row["rule"]) for row in there}
-    for seed in given.seeds:
-        case = CASES[given.case](seed, given.data)
-        for text in given.rule or names(given.case):
-            if (seed, text) in there:
-                continue
-            row = {"seed": seed, "rule": text} | followed(case, text, case.steps)
-            with out.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            last = {name: a[-1] for name, a in row["curve"].items()}
-            print(seed, text, last, row["refused"], f"{row['busy_seconds']:.0f} s", flush=True)
+    there = {(row["seed"], row["start"], row["rule"]) for row in there}
+    rules = given.rule or names(given.case)
+    for seed, start, text in itertools.product(given.seeds, range(given.starts), rules):
+        if (seed, start, text) in there:
+            continue
+        case = started(CASES[given.case](seed, given.data), start)
+        row = {"seed": seed, "start": start, "rule": text} | followed(case, text, case.steps)
+        with out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        last = {name: a[-1] for name, a in row["curve"].items()}
+        print(seed, start, text, last, row["refused"], f"{row['busy_seconds']:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
