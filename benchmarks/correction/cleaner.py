@@ -20,7 +20,7 @@ from cleaning import cleaner, digits, split
 import bilevax as bx
 from bilevax.apps import _hypercleaner
 
-NOISES, TRUSTED, SEEDS, N = (0.1, 0.3, 0.5), (50, 400), range(5), 900
+NOISES, TRUSTED, SEEDS, N = (0.1, 0.3, 0.5), (50, 400), range(3), 900
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
     python benchmarks/correction/figure.py
 
-Loss and true gradient of seed 0 against time in forward passes, from results/hypercleaning and
+Loss and true gradient of seed 0 against CPU seconds, from results/hypercleaning and
 results/correction/times.json.
 """
 
@@ -27,12 +27,12 @@ def main() -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10.4, 4.2), layout="constrained")
     for axis, (name, title) in zip(axes, PANELS.items(), strict=True):
         for rule, run in runs.items():
-            x = [s / calls["forward"] for s in seconds(run, calls)]
+            x = seconds(run, calls)
             y = [v - least if name == "loss" else v for v in run["curve"][name]]
             colour = COLOURS.get(rule.removesuffix(WORD), INK).light
             style = "-" if rule.endswith(WORD) or rule == FULL else ":"
             axis.plot(x, y, style, color=colour, lw=1.8, label=named(rule).replace("`", ""))
-        axis.set(xscale="log", yscale="log", xlabel="time, in forward passes")
+        axis.set(xscale="log", yscale="log", xlabel="CPU seconds of one thread")
         axis.set_title(title, fontsize=11, loc="left", color=INK.light)
         axis.grid(color=GRID.light, lw=0.7)
         axis.tick_params(which="both", colors=MUTED.light, length=0)

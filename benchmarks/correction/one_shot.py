@@ -3,7 +3,7 @@
     python benchmarks/correction/one_shot.py            # the runs
     python benchmarks/correction/one_shot.py --times    # the seconds of a call, on a quiet machine
 
-The paper's network on Omniglot with T = 50 and four tasks in a hyper-iteration; the first 120
+The paper's network on Omniglot with T = 50 and four tasks in a hyper-iteration; the first 300
 hyper-iterations of a run. Writes results/correction/one-shot.json.
 """
 
@@ -24,7 +24,7 @@ from bilevax._outer.audits import settled
 from bilevax.paper.experiments.one_shot.config import Config
 from bilevax.paper.experiments.one_shot.study import XI, Study
 
-STEPS, RULES = 120, (bx.Reverse(K=1), bx.Krylov(2, 4))
+STEPS, RULES = 300, (bx.Reverse(K=1), bx.Krylov(2, 4))
 
 
 def followed(study: Study, rule: bx.extend.AbstractRule) -> dict:
@@ -58,11 +58,17 @@ def main(times: bool) -> None:
     out, study = OUT / "one-shot.json", Study(Config(), None)
     found = json.loads(out.read_text()) if out.exists() else {}
     if times:
-        found["calls"] = timed(study)
-    else:
-        found["runs"] = {repr(rule): followed(study, rule) for rule in RULES}
+        _write(found | {"calls": timed(study)}, out)
+        return
+    found["runs"] = {}
+    for rule in RULES:
+        found["runs"][repr(rule)] = followed(study, rule)
+        _write(found, out)
+
+
+def _write(found: dict, out: Path) -> None:
     out.write_text(json.dumps(found, indent=1) + "\n")
-    print(found)
+    print(found, flush=True)
 
 
 if __name__ == "__main__":
