@@ -58,6 +58,15 @@ def test_an_audit_changes_nothing_and_tells_the_truth():
     np.testing.assert_allclose(audited.history["audit_cosine"][:4], cosine, rtol=1e-10)
 
 
+def test_an_audit_of_a_bad_rule_comes_no_more_often(recwarn):
+    """Nothing is refused: the run follows its rule, and says nothing of the exact one."""
+    rule = Bad("uphill", far=-1.0)  # everywhere
+    audited = saved_run(None, 12, rule=rule, audit=bx.Audit(EXACT, share=0.5))
+    np.testing.assert_array_equal(np.flatnonzero(audited.history["audit"]), [0, 4, 8])
+    assert audited.history["audit_cosine"].max() < 0 == audited.history["audit_refused"].sum()
+    assert not recwarn.list
+
+
 def test_audits_of_drawn_contexts_compare_means():
     draw = lambda key: P.S | {"train": (P.S["train"][0], jax.random.normal(key, (30,)))}
     more = dict(contexts=draw, key=jax.random.key(0), batch=4, at_once=2)
@@ -104,13 +113,14 @@ class Bad(bx.extend.AbstractRule):
     """Good, until lam has moved by so much; then what it gives is of no use."""
 
     kind: str = "nan"
+    far: float = 0.3
 
     def vjp(self, xi, lam, S, T):
         w, pull = bx.Reverse(K=5).vjp(xi, lam, S, T)
 
         def bad(alpha):
             h, report = pull(alpha)
-            gone = norm(lam - P.lam) > 0.3
+            gone = norm(lam - P.lam) > self.far
             worse = {"nan": h * jnp.nan, "huge": 1e9 * h, "uphill": -50.0 * h, "says so": h}
             if self.kind == "says so":
                 report = {"error": jnp.where(gone, jnp.inf, 0.1)}

@@ -64,7 +64,7 @@ def _at_audit(
     wild = ~(tree.norm(means.h) <= WILD * largest)  # also if it is not finite
     uphill = ~(tree.dot(optax.tree.add(means.h, last.delta), exact) > 0)
     uphill &= (size > SMALL * largest) & ~first  # where the run has arrived, signs are chance
-    refused = wild | _distrusted(means.report) | uphill
+    refused = (wild | _distrusted(means.report) | uphill) & audits.corrects
     changed = tree.norm(optax.tree.sub(delta, last.delta))
     slope = jnp.where(first | ~(moved > 0), last.slope, changed / tree.positive(moved))
     slope = jnp.where(jnp.isfinite(changed), slope, jnp.inf)
