@@ -11,6 +11,7 @@ import functools
 import json
 import sys
 import warnings
+from pathlib import Path
 
 import jax
 import numpy as np

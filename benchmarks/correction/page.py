@@ -1,6 +1,6 @@
-"""Tables and figure of docs/correction.md, from results/correction.
+"""Tables of docs/correction.md, from results/correction and results/hypercleaning.
 
-python benchmarks/correction/page.py    # writes both
+    python benchmarks/correction/page.py
 """
 
 import json

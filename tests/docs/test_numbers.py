@@ -2,7 +2,7 @@
 
 import re
 from decimal import Decimal
-from statistics import median
+from statistics import mean, median
 
 import pytest
 from benchmarks import cleaning, mixed, replay
@@ -36,7 +36,7 @@ COVERED = {  # page: heads of the tables that a test below computes
         "CPU seconds (step size)", "compiling, CPU seconds", "step size",
     ],
     "docs/cleaning.md": ["F1 |", "accuracy |"],
-    "docs/correction.md": ["rule | ", "data | trial", "noise | "],
+    "docs/correction.md": ["rule | ", "seed | ", "data | trial", "noise | "],
     KRYLOV: ["rule | products | it.", "rule | f", "rule | products | reg", "inside", " | cases"],
     "docs/reproduction.md": [
         "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", " | bilevax |",
@@ -130,6 +130,35 @@ def test_correction():
     full, *corrected = read("correction/times.json")["adam"]["run"].values()
     found = re.search(r"took (.*?) of the time of full", text)
     assert found and says(re.sub(r" \(.*?\)", "", found[1]), *(x / full for x in corrected))
+    rows = correction.compared("adam")
+    of = lambda rule, seed: [row["loss"] for row in rows[rule] if row["seed"] == seed]
+    first, three = of("Reverse()", 0), mean(of("Reverse()", 3))
+    above = [mean(of(f"Reverse(K={K}) corrected", 3)) / three - 1 for K in (5, 20)]
+    found = re.search(r"ends up to (.*?) apart.*?seed 3 they end (.*?) above", text, re.S)
+    assert found and says(found[1], 100 * (max(first) / min(first) - 1))
+    assert says(re.sub(r" \(.*?\)", "", found[2]), *(100 * x for x in above))
+
+
+def test_corrected_runs_of_the_paper():
+    """What the page says of all of them, and README of K = 1."""
+    calls, runs = correction.read("paper")[1], correction.cleaning()
+    ends = {
+        at: correction.against(run, runs[correction.FULL, at[1]], calls)
+        for at, run in runs.items()
+        if at[0].endswith(correction.WORD) and (correction.FULL, at[1]) in runs
+    }
+    text, times = page("docs/correction.md"), [end["time"] for end in ends.values()]
+    assert all(abs(end["above"]) < 0.003 for end in ends.values())
+    (found,) = re.findall(r"validation loss, in (.*?) of full's time", text)
+    assert says(found, min(times), max(times))
+    far = [end["gradient"] for (rule, _), end in ends.items() if not rule.startswith("Krylov")]
+    assert all(end["gradient"] < 2 for end in ends.values() if end["gradient"] not in far)
+    (found,) = re.findall(r"it ends at (.*?) times it", text)
+    assert says(found, min(far), max(far))
+    first = [end for (rule, _), end in ends.items() if rule == "Reverse(K=1) corrected"]
+    (found,) = re.findall(r"\[ends\]\S+ (.*?) above .*? in (.*?) of its time", page("README.md"), re.S)
+    assert says(found[0], 100 * mean(end["above"] for end in first))
+    assert says(found[1], 100 * mean(end["time"] for end in first))
 
 
 def test_krylov_on_mnist():
