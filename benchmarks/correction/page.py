@@ -1,6 +1,6 @@
 """Tables of docs/correction.md, from results/correction and results/hypercleaning.
 
-    python benchmarks/correction/page.py
+python benchmarks/correction/page.py
 """
 
 import json

@@ -139,6 +139,14 @@ def test_correction():
     assert says(re.sub(r" \(.*?\)", "", found[2]), *(100 * x for x in above))
 
 
+def test_the_cleaner_without_a_correction():
+    (rows,) = [rows for rows in tables(page("docs/correction.md")) if rows[0][0] == "noise"]
+    lost = [float(plain) - float(corrected) for *_, plain, corrected in rows[2:]]
+    assert len(lost) == 6 and sum(x > 0 for x in lost) == 5
+    found = re.search(r"five of six cases, by (.*?) points", page("docs/correction.md"))
+    assert found and says(found[1], 100 * max(lost))
+
+
 def test_corrected_runs_of_the_paper():
     """What the page says of all of them, and README of K = 1."""
     calls, runs = correction.read("paper")[1], correction.cleaning()
@@ -156,7 +164,9 @@ def test_corrected_runs_of_the_paper():
     (found,) = re.findall(r"it ends at (.*?) times it", text)
     assert says(found, min(far), max(far))
     first = [end for (rule, _), end in ends.items() if rule == "Reverse(K=1) corrected"]
-    (found,) = re.findall(r"\[ends\]\S+ (.*?) above .*? in (.*?) of its time", page("README.md"), re.S)
+    (found,) = re.findall(
+        r"\[ends\]\S+ (.*?) above .*? in (.*?) of its time", page("README.md"), re.S
+    )
     assert says(found[0], 100 * mean(end["above"] for end in first))
     assert says(found[1], 100 * mean(end["time"] for end in first))
 
