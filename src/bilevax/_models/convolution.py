@@ -60,25 +60,17 @@ def patches(x: Images) -> Patches:
 
     The four pixels of a pool lie along the first axis, so that the maximum over them runs
     over contiguous memory, and an odd last row or column, which pooling drops, is not there.
-    They share 4 x 4 pixels, which are cut out once: eight slices in place of 36 to compile.
     """
-    n, h, w, c = x.shape[0], x.shape[1] // 2, x.shape[2] // 2, x.shape[3]
-    x = padded(x)[:, : 2 * h + 2, : 2 * w + 2].reshape(n, h + 1, 2, w + 1, 2, c)
-    rows = jnp.concatenate([x[:, :-1], x[:, 1:]], 2)
-    near = jnp.concatenate([rows[:, :, :, :-1], rows[:, :, :, 1:]], 4)
-    at = lambda a, b: near[:, :, a : a + 3, :, b : b + 3].transpose(0, 1, 3, 2, 4, 5)
-    return jnp.stack([at(a, b).reshape(n, h, w, 9 * c) for a in (0, 1) for b in (0, 1)])
+    even = (x.shape[1] // 2 * 2, x.shape[2] // 2 * 2)
+    return jnp.stack([around(x, even, (a, b), 2) for a in (0, 1) for b in (0, 1)])
 
 
-def around(x: Images) -> Array:
-    """The 3 x 3 surroundings of each pixel."""
-    h, w, x = *x.shape[1:3], padded(x)
-    return jnp.concatenate([x[:, i : i + h, j : j + w] for i in range(3) for j in range(3)], -1)
-
-
-def padded(x: Images) -> Array:
-    """With a border of zeros."""
-    return jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+def around(x: Images, sides: tuple[int, int], first: tuple[int, int], stride: int) -> Array:
+    """The 3 x 3 surroundings of the pixels from `first` on, every `stride`-th, within `sides`."""
+    (h, w), (a, b) = sides, first
+    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    at = lambda i, j: x[:, i : i + h : stride, j : j + w : stride]
+    return jnp.concatenate([at(a + i, b + j) for i in range(3) for j in range(3)], -1)
 
 
 def pool(P: Patches, kernel: Kernel) -> Images:
@@ -104,7 +96,7 @@ def convolve_by_parts(x: Images, kernel: Kernel) -> Images:
 
     @jax.checkpoint
     def part(x: Images, kernel: Kernel) -> Array:
-        return around(x).reshape(-1, 9 * c) @ kernel
+        return around(x, (h, w), (0, 0), 1).reshape(-1, 9 * c) @ kernel
 
     parts = x.reshape(-1, together, h, w, c)
     return lax.map(lambda x: part(x, kernel), parts).reshape(n, h, w, -1)
