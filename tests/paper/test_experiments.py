@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from bilevax.paper import experiments
 from bilevax.paper.experiments import hypercleaning, toy
 from bilevax.paper.experiments._balanced import balanced
 from bilevax.paper.experiments.hypercleaning.corrupt import corrupt
-from bilevax.paper.records import load
+from bilevax.paper.records import Records, load
 from bilevax.paper.report import report
 
 SMALL = dataclasses.replace(
@@ -214,6 +215,17 @@ def test_wrong_experiments(name, message, outside):
     sys.path.insert(0, "")
     with pytest.raises(ValueError, match=message):
         experiments.find(name)
+
+
+def test_a_run_that_is_in_use_ends_in_a_sentence(monkeypatch, capsys, tmp_path):
+    config = asdict(experiments.find("toy").configure("quick", {}))
+    with Records(tmp_path, config):
+        monkeypatch.setattr(
+            "sys.argv", ["bilevax", "run", "toy", "--resume", "--out", str(tmp_path)]
+        )
+        with pytest.raises(SystemExit, match="1"):
+            main()
+    assert "is in use by this process: wait until that run has ended" in capsys.readouterr().err
 
 
 def test_commands(monkeypatch, capsys):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bilevax as bx
+from bilevax._errors.checkpoints import InUseError
 from bilevax.paper.records import Records, RunError, load, toml
 
 CONFIG = {"experiment": "toy", "steps": 3, "rules": ["Reverse(K=5)"], "name": 'a "quoted" ü'}
@@ -65,6 +66,14 @@ def test_another_run_is_refused(tmp_path, change, message):
     resume = change.pop("resume", False)
     with pytest.raises(RunError, match=message):
         Records(tmp_path, CONFIG | change, resume=resume)
+
+
+def test_a_run_has_one_writer(tmp_path):
+    with Records(tmp_path, CONFIG), pytest.raises(InUseError, match="in use by this process"):
+        Records(tmp_path, CONFIG, resume=True)
+    with pytest.raises(RunError, match="steps = 3, not 4"):
+        Records(tmp_path, CONFIG | {"steps": 4}, resume=True)
+    Records(tmp_path, CONFIG, resume=True).close()  # what was refused has left no lock
 
 
 def test_what_is_no_run(tmp_path):

@@ -192,6 +192,8 @@ def test_what_is_refused():
         net({"weight": net.params["weight"]}, jnp.ones((1, 2)))
     with pytest.raises(ValueError, match=r"'bias' has shape \(3,\), the module's \(2,\)"):
         net.load(net.params | {"bias": jnp.ones(3)})
+    with pytest.raises(TypeError, match="net.load takes the parameters, .* train once more"):
+        net.load(jnp.ones(3))
 
 
 def test_tensors_in_S_become_arrays_everywhere():

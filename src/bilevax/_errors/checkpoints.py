@@ -7,6 +7,10 @@ from typing import Any, NoReturn
 from .warn import warn
 
 
+class InUseError(RuntimeError):
+    """Another run uses the directory."""
+
+
 class CheckpointMismatchError(ValueError):
     """A run was resumed with settings that differ from those it began with.
 
@@ -132,7 +136,7 @@ def earlier_version(directory: Path) -> NoReturn:
 
 
 def in_use(directory: Path, owner: str) -> NoReturn:
-    raise RuntimeError(
+    raise InUseError(
         f"the directory {directory} is in use by {owner}: wait until that run has "
         "ended, or give another directory."
     )

@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from .._errors.checkpoints import InUseError
 from ._clean import clean
 from ._data import data_app
 from ._report import report
@@ -30,7 +31,7 @@ def start() -> None:
     """Run a command; what the user can mend ends in one sentence, not a traceback."""
     try:
         app()
-    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError, InUseError) as error:
         if os.environ.get("BILEVAX_DEBUG"):
             raise
         typer.echo(f"bilevax: {error}", err=True)

@@ -10,12 +10,14 @@ import os
 import platform
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
 from .._files import atomic_write
+from .._outer.lock import locked
 
 Row = dict[str, Any]
 
@@ -185,11 +187,14 @@ class Records:
         self.path, self._keys = Path(path).expanduser(), tuple(keys)
         self._config = {k: v for k, v in config.items() if v is not None}
         self._seen: set[tuple] = set()
-        if holds_run(self.path):
+        with ExitStack() as stack:
+            if not holds_run(self.path):
+                self._begin()
+                resume = True
+            stack.enter_context(locked(self.path))
             self._continue(resume)
-        else:
-            self._begin()
-        self._file = open(self.path / ROWS, "ab")  # noqa: SIM115
+            self._file = stack.enter_context(open(self.path / ROWS, "ab"))
+            self._open = stack.pop_all()
 
     def _begin(self) -> None:
         if self.path.exists() and any(self.path.iterdir()):
@@ -242,7 +247,7 @@ class Records:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        self._open.close()
 
     def __enter__(self) -> Self:
         return self

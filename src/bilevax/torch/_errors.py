@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -42,6 +42,15 @@ def no_key() -> NoReturn:
         "with a key from S, as S['key'] that `sample` makes by jax.random.fold_in(S['key'], t); or "
         "switch dropout off with net.eval()."
     )
+
+
+def require_parameters(w: Any) -> None:
+    if not isinstance(w, Mapping):
+        raise TypeError(
+            f"net.load takes the parameters, as bx.solve(xi, lam, S, T=T) returns them, or a "
+            f"bx.Stateful, got {kind_of(w)}: after minimize, train once more with result.lam, and "
+            "load that."
+        )
 
 
 def wrong_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:

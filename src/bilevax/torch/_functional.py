@@ -128,6 +128,7 @@ class Functional(eqx.Module):
         """Put parameters (and a state) back into the module, in place; returns the module."""
         if isinstance(w, Stateful):
             w, state = w
+        errors.require_parameters(w)
         errors.wrong_names("w", w, self.params)
         errors.wrong_names("state", state or self.buffers, self.buffers)
         own = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
