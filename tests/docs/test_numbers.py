@@ -112,6 +112,8 @@ def test_replay():
         seconds = row["cpu_seconds"]
         assert seconds["replay"] < 1.1 * seconds["one program"]  # as the page says
         assert says(passes, seconds["replay"] / seconds["forward"]) and passes in text
+    least, most = (f([r["peak_bytes"] for r in record["lengths"]]) for f in (min, max))
+    assert f"grows by {100 * (most / least - 1):.0f} % from" in text
     assert all(says("5", replay.passes(row, "Mflop")) for row in record["work"])
     (row,) = [r for r in record["work"] if (r["rows"], r["width"]) == (8, 960)]
     for part, passes in (("there", "15"), ("back", "50")):
