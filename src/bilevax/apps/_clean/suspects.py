@@ -196,8 +196,8 @@ def _table(shown: Sequence[Finding]) -> str:
 
 
 def _line(f: Finding) -> str:
-    short = lambda text: ' class="place"' if len(text) <= SHORT else ""
-    cells = "".join(f"<td{short(text)}>{escape(_cut(text))}</td>" for _, text in f.cells)
+    kind = lambda text: "place" if len(text) <= SHORT else "long"
+    cells = "".join(f'<td class="{kind(text)}">{escape(_cut(text))}</td>' for _, text in f.cells)
     return (
         f'<tr><td class="place">{escape(f.place)}</td>'
         f'<td class="given">{escape(_cut(f.given))}</td>'
