@@ -29,7 +29,7 @@ SMALL = "20 penalties"
 """The problem that is small enough for searches without gradients, and for PyTorch."""
 SOME = (
     "bilevax: full", "bilevax: K=5", "bilevax: Krylov(1, 10)", "bilevax: AmIGO-CG",
-    "jaxopt: L-BFGS", "SOBA", "AmIGO-CG", "F2SA",
+    "bilevax: SOBA", "jaxopt: L-BFGS", "SOBA", "AmIGO-CG", "F2SA",
 )  # fmt: skip
 """Who runs there with them."""
 

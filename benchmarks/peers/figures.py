@@ -54,12 +54,15 @@ def picture(out: Path) -> Figure:
     return figure
 
 
+def title(row: Row) -> str:
+    return row["problem"] if row["problem"] != "toy" else f"toy, T = {row['T']}"
+
+
 def ratios(out: Path) -> dict[tuple[str, str], dict[str, float]]:
     """(problem, want) -> library -> its time over that of bilevax."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for row in measured(out):
-        title = row["problem"] if row["problem"] != "toy" else f"toy, T = {row['T']}"
-        found.setdefault((title, row["want"]), {})[row["library"]] = row["ms"]
+        found.setdefault((title(row), row["want"]), {})[row["library"]] = row["ms"]
     compared = {key: by for key, by in found.items() if "bilevax" in by and len(by) > 1}
     return {
         key: {library: ms / by["bilevax"] for library, ms in by.items()}

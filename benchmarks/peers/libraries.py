@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-from .wants import Checkpointed, Full, Implicit, Kept, Rule, Truncated, Want
+from .wants import Budget, Checkpointed, Full, Implicit, Rule, Truncated, Want
 
 LIBRARIES = {
     "bilevax": "ours",
@@ -52,7 +52,7 @@ def timed(problem: str, T: int, quick: bool = False) -> list[Method]:
     if problem == "Omniglot":
         wants = (Full(), Truncated(1), Truncated(10))
         few = {"plain JAX": wants[::2], "plain JAX, checkpoint": wants[:1]}  # slow to compile
-        return _all(*wants, but=few | {"bilevax": (*wants, Kept())})
+        return _all(*wants, but=few | {"bilevax": (*wants, Budget(), Budget(10))})
     if problem == "toy":
         wants = (Full(), Truncated(5), Implicit())
         return _all(*wants, but={"bilevax": (*wants, Rule("Forward()"), *KRYLOV[:1])})
@@ -62,7 +62,7 @@ def timed(problem: str, T: int, quick: bool = False) -> list[Method]:
     depths = tuple(Truncated(K) for K in (1, 25, 50) if K < T)
     rules = (*KRYLOV, *OTHERS) if convex else KRYLOV[:1]
     more = {
-        "bilevax": (*wants, Kept(), Kept(5), *depths, *rules),
+        "bilevax": (*wants, Budget(), Budget(5), *depths, *rules),
         "plain PyTorch": (*wants, *depths),
     }
     return _all(*wants, but=more)

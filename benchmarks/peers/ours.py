@@ -1,13 +1,12 @@
 """bilevax."""
 
-import jax
 import lineax as lx
 
 import bilevax as bx
 
 from . import in_jax
 from .problems import Problem
-from .wants import Checkpointed, Full, Implicit, Kept, Program, Truncated, Want
+from .wants import Budget, Checkpointed, Full, Implicit, Program, Truncated, Want
 
 PACKAGE = "bilevax"
 
@@ -20,8 +19,8 @@ def rule(want: Want) -> bx.extend.AbstractRule:
             return bx.Reverse(segment=segment)
         case Truncated(K):
             return bx.Reverse(K=K)
-        case Kept(K):
-            return bx.Reverse(K=K, policy=jax.checkpoint_policies.everything_saveable)
+        case Budget(K, memory):
+            return bx.Reverse(K=K, memory=memory)
         case Implicit(rtol, steps):
             return bx.Implicit(lx.CG(rtol=rtol, atol=rtol, max_steps=steps))
     return bx.extend.parse_rule(want.text)

@@ -36,13 +36,14 @@ class Truncated:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The last K terms, or all, with everything kept that a step computes."""
+class Budget:
+    """The last K terms, or all, with whatever is worth keeping in so many bytes."""
 
     K: int | None = None
+    memory: float = 1e9
 
     def __str__(self):
-        return f"{'full' if self.K is None else f'K={self.K}'}, all kept"
+        return f"{'full' if self.K is None else f'K={self.K}'}, {self.memory / 1e9:g} GB"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Rule:
         return self.text
 
 
-Want = Full | Checkpointed | Truncated | Kept | Implicit | Rule
+Want = Full | Checkpointed | Truncated | Budget | Implicit | Rule
 
 
 class NotOfferedError(Exception):

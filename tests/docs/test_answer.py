@@ -148,14 +148,20 @@ def test_what_the_page_says_of_winners():
         for title, rows in table.lines(RESULTS / "benchmarks").items()
     }
     few = {name: row.seconds for name, row in found.pop("20 penalties").items()}
-    by_hand, own = "SOBA, minibatches", "bilevax: SOBA, minibatches"
-    assert all(next(iter(rows)) in {own, by_hand} for rows in found.values())
-    assert all(rows[own].seconds <= 1.5 * rows[by_hand].seconds for rows in found.values())
+    own = "bilevax: SOBA, minibatches"
+    winners = {
+        "hypercleaning": "SOBA, minibatches",
+        "MLP": "SOBA, minibatches",
+        "penalties": "AmIGO-CG",
+    }
+    for title, winner in winners.items():
+        assert next(iter(found[title])) in {winner, f"bilevax: {winner}"}
+    assert math.isinf(found["MLP"][own].seconds) and 1.35 <= 100 * found["MLP"][own].above < 1.45
     cleaning = {name: row.seconds for name, row in found["hypercleaning"].items()}
-    assert 5.5 < cleaning["bilevax: SOBA"] / cleaning[own] < 6.5
+    assert 3.5 < cleaning["bilevax: SOBA"] / cleaning[own] < 4.5
     deep = ["bilevax: full", "bilevax: K=5", "bilevax: Krylov(1, 10)"]
     assert all(math.isinf(rows[name].seconds) for rows in found.values() for name in deep)
-    assert max(few[name] for name in deep) < 0.15 and few["bilevax: K=5"] < 1.2 * min(few.values())
+    assert max(few[name] for name in deep) < 0.22
     assert few["random search"] > few["Optuna: TPE"] > max(list(few.values())[:-2])
 
 

@@ -8,9 +8,9 @@ import pytest
 from quoted import along, noisy, numbers, page, read, rounds
 from recorded import (
     above_the_paper,
-    all_kept,
     beyond,
     bias,
+    budget,
     by_hand,
     calm,
     cost,
@@ -47,7 +47,7 @@ PROSE = {  # page, text with {} for its numbers: what they are
     (KRYLOV, "weakly regularised case from {} % to {} %"): lambda: [
         100 * x for x in weak("Krylov(2, 4)", "Krylov(2, 4, head=4)")
     ],
-    (WHICH, "exact. {} of the time of .*? in {} MB instead of {}; but {} of it"): all_kept,
+    (WHICH, "exact. {} of the time of .*? in {} MB instead of {}, and {} of it"): budget,
     (WHICH, "exact. {} to {} × the forward pass on the paper's hypercleaning"): lambda: [
         cost("Reverse(K=100)"), run_time("Reverse()", "time_ratio"),
     ],
