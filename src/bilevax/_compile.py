@@ -15,7 +15,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import chain, islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -184,12 +184,22 @@ def _apart(x: Any, forget: Callable | None = None) -> tuple[list, Any, tuple]:
     return arrays, treedef, parts
 
 
+class _Number(NamedTuple):
+    """A number of Python, equal to no other: True == 1 == 1.0 and 0.0 == -0.0, but not to JAX."""
+
+    kind: type
+    digits: str
+    value: Any
+
+
 def _weak(leaf: Any, forget: Callable | None) -> Any:
-    """A weak reference to a function, equal to any other one to it; numbers and names as they are.
+    """A weak reference to a function, equal to any other one to it; anything else as it is.
 
     A bound method is made at every access, and would be gone at once: it stays while its object
     does.
     """
+    if isinstance(leaf, (int, float, complex)):  # a bool is an int
+        return _Number(type(leaf), repr(leaf), leaf)
     if not callable(leaf) or isinstance(leaf, type):
         return leaf
     owner = getattr(leaf, "__self__", None)
@@ -203,4 +213,6 @@ def _weak(leaf: Any, forget: Callable | None) -> Any:
 
 
 def _there(part: Any) -> Any:
+    if isinstance(part, _Number):
+        return part.value
     return part() if isinstance(part, weakref.ref) else part

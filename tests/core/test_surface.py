@@ -196,6 +196,17 @@ def test_equal_functions_compile_once():
     assert len(traced) == 2
 
 
+def test_numbers_that_python_calls_equal_have_programs_of_their_own():
+    f = lambda w, lam, S: jnp.sum(w) * (jnp.copysign(2.0, S) if isinstance(S, float) else 1.0 + S)
+    p = problems.counterexample()
+    hg = bx.hypergradient(f, p.xi, bx.Reverse(), T=p.T)
+    value = lambda S: hg(p.lam, S).value
+    assert_close(value(0.0), -value(-0.0))
+    assert_close(value(0), value(0.0) / 2)
+    kind = weak_jit(lambda S, x: x * (3.0 if S is True else 1.0))
+    assert [float(kind(S, jnp.ones(()))) for S in (True, 1, 1.0)] == [3.0, 1.0, 1.0]
+
+
 def test_a_program_goes_with_the_object_whose_method_it_was_made_of():
     """An object that decides what it is equal to is compared by itself, and kept."""
 

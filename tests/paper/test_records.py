@@ -76,6 +76,12 @@ def test_a_run_has_one_writer(tmp_path):
     Records(tmp_path, CONFIG, resume=True).close()  # what was refused has left no lock
 
 
+def test_a_folder_with_two_names_has_one_writer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Records("run", CONFIG), pytest.raises(InUseError, match="in use by this process"):
+        Records(tmp_path / "run", CONFIG, resume=True)
+
+
 def test_what_is_no_run(tmp_path):
     with pytest.raises(RunError, match=r"no config\.toml"):
         load(tmp_path)

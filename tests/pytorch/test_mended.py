@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import bilevax as bx
@@ -91,7 +92,45 @@ def filled(x):
     return y
 
 
+def data_given(x):
+    y = 2 * x
+    y.data = y.data.clamp(-1.0, 1.0)
+    return y * y
+
+
+def detached_and_written(x):
+    y = x.clone()
+    part = y.detach()
+    part[0] = 3.0
+    y.mul_(2.0)
+    return y * part
+
+
+def items_written_without_graph(x):
+    y = 2 * x
+    with torch.no_grad():
+        y[1] = x[2] * 3
+    return y * y
+
+
+def items_written_into_parts(x):
+    y = x.clone()
+    y[:3][x[:3] > 0] = 0.5
+    y[1:][torch.tensor([0, 2])] = x[:2]
+    return y * x
+
+
 SAME = {
+    "data given": data_given,
+    "detached and written": detached_and_written,
+    "items written in no_grad": items_written_without_graph,
+    "items written into parts": items_written_into_parts,
+    "torch.tensor": lambda x: torch.tensor(np.arange(4) / 3) * x,
+    "transposed convolution in groups": lambda x: F.conv_transpose2d(
+        x.reshape(1, 4, 2, 2), X.reshape(4, 2, 1, 2), stride=2, groups=2
+    ),
+    "mean over windows, ceil_mode": lambda x: F.avg_pool2d(x[None], 3, 2, 1, ceil_mode=True),
+    "mean over windows": lambda x: F.avg_pool2d(x[None], 2),
     "no_grad": without_graph,
     "a view in no_grad": view_without_graph,
     "written in no_grad": written_without_graph,
@@ -170,6 +209,36 @@ def test_a_module_that_asks_for_values_is_told_where():
         TypeError, match=r"asks for the value of a tensor \(.*test_mended.py, line \d+"
     ):
         jax.jit(lambda x: net(net.params, x))(jnp.ones((1, 2)))
+
+
+def clamps(module, x):
+    with torch.no_grad():
+        module.weight.clamp_(-0.1, 0.1)
+    return module(x)
+
+
+def gives_data(module, x):
+    module.weight.data = module.weight.data * 0.9
+    return module(x)
+
+
+@pytest.mark.parametrize("does", [clamps, gives_data])
+def test_a_module_that_writes_into_its_parameters_is_refused(does):
+    net = functional(nn.Linear(2, 2)).through(does)
+    with pytest.raises(NotImplementedError, match="writes into its parameter 'weight' while"):
+        net(net.params, jnp.ones((1, 2)))
+
+
+REFUSED = {
+    "embedding_renorm_": lambda x: F.embedding(torch.tensor([0, 1]), x, max_norm=0.1),
+    "multilabel_margin_loss": lambda x: F.multilabel_margin_loss(x, torch.tensor([[1, -1, 0]])),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_operator_with_wrong_numbers_is_refused(name):
+    with pytest.raises(NotImplementedError, match=f"cannot run the operator aten.{name}"):
+        in_jax(REFUSED[name])(jnp.ones((1, 3)))
 
 
 def test_one_row_is_refused_as_in_torch():

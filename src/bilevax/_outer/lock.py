@@ -26,6 +26,7 @@ _one_at_a_time = threading.Lock()
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Inside, no other run uses the directory. Of the processes of one run, the first locks."""
+    directory = directory.resolve()  # one folder has one name
     path = directory / ".bilevax.lock"
     with _one_at_a_time:
         mine = busy = directory in _held  # to open the file again and close it would unlock it

@@ -77,6 +77,15 @@ def not_grouped(name: str, groups: list[str]) -> NoReturn:
     raise ValueError(f"the parameter {name!r} is in {where}: name it in exactly one.")
 
 
+def require_unwritten(names: Iterable[str]) -> None:
+    for name in names:
+        raise NotImplementedError(
+            f"the module writes into its parameter {name.removeprefix('module.')!r} while it runs, "
+            "which JAX would forget: use a copy, as in w = self.weight.clamp(-1, 1), or make it a "
+            "buffer."
+        )
+
+
 def own_derivative() -> NoReturn:
     raise NotImplementedError(
         f"the module uses a torch.autograd.Function{_where(traceback.extract_stack())}, whose "

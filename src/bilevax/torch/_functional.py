@@ -86,10 +86,13 @@ class Functional(eqx.Module):
         errors.wrong_names("w", w, self.params)
         errors.wrong_names("state", state, self.buffers)
         whole = _Whole(self.module, self.does)
-        tensors = {f"module.{name}": a for name, a in {**self.frozen, **w, **state}.items()}
+        fixed = {f"module.{name}": a for name, a in {**self.frozen, **w}.items()}
         with running(key), _modes(self.module, self.modes):
-            args = enter(inputs)
-            out, after = torch.func.functional_call(whole, enter(tensors), args)
+            args, fixed = enter(inputs), enter(fixed)
+            before = {name: t.jax() for name, t in fixed.items()}
+            tensors = fixed | enter({f"module.{name}": a for name, a in state.items()})
+            out, after = torch.func.functional_call(whole, tensors, args)
+            errors.require_unwritten(n for n, t in fixed.items() if t.jax() is not before[n])
             return arrays(out), {name: array(t) for name, t in after.items()}
 
     def through(self, does: Callable[..., Any]) -> "Functional":

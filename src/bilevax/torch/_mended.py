@@ -1,4 +1,5 @@
-"""What torchax 0.0.13 leaves out, or computes otherwise than torch: the one place that mends it."""
+"""What torchax 0.0.13 leaves out, or computes otherwise than torch: tensors, and what writes into
+them. Operators on arrays are in `_operators`."""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 import math
@@ -11,8 +12,9 @@ import jax.numpy as jnp
 import torch
 from jaxtyping import Array
 
-from ._array import Tensor, View
+from ._array import Tensor, View, array
 from ._frozen import Frozen
+from ._operators import AROUND, IN_JAX, WRONG
 from ._torchax import op_base, tensor, view
 
 
@@ -109,50 +111,29 @@ def _detach_(t: Any) -> Any:
     return t
 
 
+def _set_data(t: Any, other: Any) -> None:
+    """The numbers of another tensor; the derivative of t stays its own."""
+    new = array(other)
+    if new.shape == t.shape and new.dtype == t.jax().dtype:
+        Frozen(t).update(new)
+    else:
+        _put(t, jax.lax.stop_gradient(new))
+
+
+_set_in_whole = Tensor.__setitem__
+
+
+def _set_item(t: Any, key: Any, value: Any) -> None:
+    """t[key] = value, also for a part of t, and where torch keeps no graph."""
+    whole = Tensor(t.jax(), t._env)
+    _set_in_whole(whole, key, value)
+    _put(t if torch.is_grad_enabled() else Frozen(t), whole.jax())
+
+
 def _fill_diagonal_(t: Any, value: Any, wrap: bool = False) -> Any:
     _put(t, jnp.fill_diagonal(t.jax(), value, wrap=wrap, inplace=False))
     return t
 
-
-def _solve(a: Array, b: Array, *, left: bool = True) -> Array:
-    """torchax takes a square b for a batch of vectors."""
-    if b.ndim == 1 or b.shape == a.shape[:-1]:
-        return jnp.linalg.solve(a, b[..., None])[..., 0]
-    if left:
-        return jnp.linalg.solve(a, b)
-    return jnp.linalg.solve(a.mT, b.mT).mT
-
-
-def _solve_ex(a: Array, b: Array, *, left: bool = True, check_errors: bool = False) -> Any:
-    return _solve(a, b, left=left), jnp.zeros(a.shape[:-2], jnp.int32)
-
-
-def _cdist(x: Array, y: Array, p: float = 2.0, compute_mode: Any = None) -> Array:
-    """Also in float64, and with a derivative of 0 where two points are the same."""
-    size = jnp.abs(x[..., :, None, :] - y[..., None, :, :])
-    if p == 0:
-        return jnp.sum(size != 0, -1).astype(x.dtype)
-    if p == float("inf"):
-        return jnp.max(size, -1)
-    total = jnp.sum(jnp.where(size > 0, size, 1) ** p * (size > 0), -1)
-    return jnp.where(total > 0, jnp.where(total > 0, total, 1) ** (1 / p), 0)
-
-
-def _logit(x: Array, eps: float | None = None) -> Array:
-    return jax.scipy.special.logit(x if eps is None else jnp.clip(x, eps, 1 - eps))
-
-
-IN_JAX = {
-    torch.ops.aten.detach: jax.lax.stop_gradient,
-    torch.linalg.solve: _solve,
-    torch.linalg.solve_ex: _solve_ex,
-    # in torchax some of their numbers are of float32
-    torch.cdist: _cdist,
-    torch.ops.aten.lgamma: jax.scipy.special.gammaln,
-    torch.ops.aten.digamma: jax.scipy.special.digamma,
-    torch.ops.aten.logit: _logit,
-}
-"""Operators as functions of arrays."""
 
 IN_PLACE = {
     torch.nn.functional.batch_norm: _batch_norm,
@@ -207,15 +188,22 @@ def mend(environment: Any) -> None:
     register = tensor.ops_registry.Operator
     for operator, function in IN_JAX.items():
         environment._ops[operator] = register(operator, function, True, True, False, False)
+    for operator, around in AROUND.items():
+        function = around(environment._get_op_or_decomp(operator).func)
+        environment._ops[operator] = register(operator, function, True, True, False, False)
     for operator, function in IN_PLACE.items():
         environment.override_op_definition(operator, function, is_view_op=True)
     for operator, function in _missing_in_place(environment._ops):
         environment.override_op_definition(operator, function, is_view_op=True)
+    for operator in WRONG:
+        environment._ops.pop(operator, None)
+        environment._decomps.pop(operator, None)
     for operator in PARTS:
         take = environment._get_op_or_decomp(operator).func
         environment.override_op_definition(operator, _part_of(take), is_view_op=True)
     for kind in (Tensor, View):
         kind.type_as = lambda self, other: self.to(other.dtype)  # in torchax it changes self
-        kind.data = property(Frozen, lambda self, other: _put(self, other.jax()))
-        kind.detach = lambda self: Tensor(jax.lax.stop_gradient(self.jax()), self._env)
+        kind.data = property(Frozen, _set_data)
+        kind.detach = lambda self: Frozen(self)  # of the same memory, as in torch
+        kind.__setitem__ = _set_item
         kind.detach_ = _detach_
