@@ -56,7 +56,7 @@ PROSE = {  # page, text with {} for its numbers: what they are
     ],
     (WHICH, "true error in {} % of 400 fresh"): honest,
     ("docs/promises.md", "true error in {} % of 400 fresh"): honest,
-    (WHICH, "all terms: {} × the forward pass, final loss within {} % .*? K = 5: {} % above"):
+    (WHICH, "into account. {} × the forward pass; the run ends within {} % .*?K=5.*? {} % above"):
         lambda: [
             run_time("Krylov(1, 10)", "median_ratio"), run_time("Krylov(1, 10)", "excess_percent"),
             run_time("Reverse(K=5)", "excess_percent"),
