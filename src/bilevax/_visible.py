@@ -74,9 +74,10 @@ def require_visible(
     f's own dependence on lam is seen by every rule. Without f (in `solve`) a leaf that
     the inner loop does not use may serve elsewhere, and is nobody's mistake.
     """
-    s = jax.eval_shape(lambda lam, S: xi.start(lam, S), lam, S)  # a method would compare its xi
-    reach = _reach(rule, xi, lam, S, s)
-    direct, read = _read(f, xi, lam, S, s) if f else (None, True)
+    with outcome.given(S):
+        s = jax.eval_shape(lambda lam, S: xi.start(lam, S), lam, S)  # a method would compare its xi
+        reach = _reach(rule, xi, lam, S, s)
+        direct, read = _read(f, xi, lam, S, s) if f else (None, True)
     groups: dict[tuple[str, bool], list[str]] = {}
     for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(lam)):
         enters = [c for c in (Channel.START, Channel.STEP) if reach[c][i]]

@@ -290,3 +290,13 @@ def test_solve_refuses_to_differentiate_the_context():
     start = lambda w: jnp.sum(bx.solve(bx.Descent(g, bx.constant(w), SGD), LAM, T=3))
     with pytest.raises(ValueError, match="differentiable in lam only, but xi.init.w is being"):
         jax.grad(start)(jnp.ones(2))
+
+
+def test_an_S_that_nobody_gave():
+    reads = lambda w, lam, S: jnp.sum((w - lam * S["x"]) ** 2)
+    xi = bx.Descent(reads, ZERO, SGD)
+    minimize = lambda: bx.minimize(f, xi, bx.Reverse(), LAM, T=3, steps=2, optimizer=SGD)
+    for call in (lambda: run(g=reads), lambda: run(f=reads), minimize):
+        with pytest.raises(TypeError) as found:
+            call()
+        assert "no S was given: give f and g theirs, as in hg(lam, S)" in found.value.__notes__[0]

@@ -1,7 +1,8 @@
 """What is said about numbers: not finite, not seen, not accurate enough."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import equinox as eqx
@@ -59,6 +60,18 @@ BAD_H = (
     "in f, g or init; or back-propagation through so many expanding steps that it overflows "
     "(truncate with Reverse(K=...); with Neumann, lower the inner step size)."
 )
+
+
+@contextmanager
+def given(S: PyTree) -> Iterator[None]:
+    """A note for errors of functions that read an S which nobody gave."""
+    try:
+        yield
+    except (TypeError, AttributeError) as error:
+        if S is None and "NoneType" in str(error):
+            how = "as in hg(lam, S) or minimize(..., S=S)"
+            error.add_note(f"bilevax: no S was given: give f and g theirs, {how}.")
+        raise
 
 
 def invisible(rule: Any, leaves: Sequence[str], where: str, used: bool) -> str:
