@@ -10,9 +10,24 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import jax
+import numpy as np
 
 from .._errors.check import kind_of
+from .._errors.warn import warn
 from ._torchax import tensor
+
+
+def require_range(values: Any, dtype: Any) -> None:
+    """Integers that JAX would wrap."""
+    if values.size == 0 or not np.issubdtype(dtype, np.integer):
+        return
+    least, most, known = values.min(), values.max(), np.iinfo(dtype)
+    if least < known.min or most > known.max:
+        raise ValueError(
+            f"a tensor of {values.dtype} holds the numbers {least} to {most}, and JAX keeps only "
+            f"{dtype}, {known.min} to {known.max}: set jax.config.update('jax_enable_x64', True), "
+            "or subtract an offset or hash them before."
+        )
 
 
 def not_a_module(value: Any) -> NoReturn:
@@ -69,6 +84,17 @@ def wrong_shape(name: str, given: Any, known: Any) -> None:
         raise ValueError(
             f"{name!r} has shape {tuple(given.shape)}, the module's {tuple(known.shape)}: give what"
             " the same module was trained to."
+        )
+
+
+def warn_of_statistics(names: list[str]) -> None:
+    if names:
+        warn(
+            f"net.load got parameters without a state, so {names[0]!r} and all other running "
+            "statistics keep their values from before training, and eval mode will be wrong: train "
+            "a bx.Stateful(net.params, net.buffers) and load that (docs/torch.md, BatchNorm), or "
+            "say net.load(w, net.buffers) if you mean the old ones.",
+            UserWarning,
         )
 
 

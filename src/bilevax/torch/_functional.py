@@ -19,6 +19,7 @@ from ._environment import running
 from ._mended import EvenShare
 
 _BatchNorm = torch.nn.modules.batchnorm._BatchNorm
+_Norm = torch.nn.modules.batchnorm._NormBase
 
 
 class _Whole(torch.nn.Module):
@@ -132,6 +133,8 @@ class Functional(eqx.Module):
         if isinstance(w, Stateful):
             w, state = w
         errors.require_parameters(w)
+        if state is None:
+            errors.warn_of_statistics(self._moving())
         errors.wrong_names("w", w, self.params)
         errors.wrong_names("state", state or self.buffers, self.buffers)
         own = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
@@ -142,6 +145,13 @@ class Functional(eqx.Module):
             for name, a in values.items():
                 own[name].copy_(tensor_of(a, own[name]))
         return self.module
+
+    def _moving(self) -> list[str]:
+        """The running statistics that training in this mode moves."""
+        parts = zip(self.module.named_modules(), self.modes, strict=True)
+        norms = [(n, part) for (n, part), train in parts if train and isinstance(part, _Norm)]
+        names = [f"{name}.running_mean".lstrip(".") for name, _ in norms]
+        return [name for name in names if name in self.buffers]
 
     def __repr__(self) -> str:
         size = lambda arrays: sum(a.size for a in arrays.values())
