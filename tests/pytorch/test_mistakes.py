@@ -49,3 +49,78 @@ def test_a_label_or_token_that_is_none_gives_nan_and_no_number(label):
     assert np.isfinite(rows[0]).all() and np.isnan(rows[1]).all()
     ignored = in_jax(F.cross_entropy)(jnp.zeros((3, 3)), jnp.asarray([0, -100, 2]))
     assert np.isclose(ignored, np.log(3))
+
+
+LOST = {
+    "rows": lambda x: [row.sub_(1.0) for row in x],
+    "view": lambda x: x.view(-1).mul_(2.0),
+    "an item of a view": lambda x: x.view(-1).__setitem__(3, 0.0),
+    "an item of a transpose": lambda x: x.t()[0].add_(1.0),
+    "data of a view": lambda x: setattr(x.view(-1), "data", torch.zeros(16)),
+    "reshape": lambda x: x.reshape(x.shape).neg_(),
+    "flatten": lambda x: x.flatten().neg_(),
+    "flatten a part": lambda x: x[1:].flatten().neg_(),
+    "view_as": lambda x: x.view_as(x).neg_(),
+    "squeeze": lambda x: x.squeeze().neg_(),
+    "unsqueeze": lambda x: x.unsqueeze(0).mul_(2.0),
+    "chunk": lambda x: x.chunk(2)[1].zero_(),
+    "unbind": lambda x: x.unbind()[1].zero_(),
+    "expand_as": lambda x: x.expand_as(x.clone()).mul_(2.0),
+    "unfold": lambda x: x.unfold(0, 2, 2).mul_(2.0),
+    "a view of a view": lambda x: x.view(2, 8).view(16).exp_(),
+    "relu": lambda x: F.relu(x.view(-1), inplace=True),
+    "out": lambda x: torch.add(x, 1.0, out=x.view(4, 4)),
+    "no_grad": lambda x: torch.no_grad()(lambda: x.view(-1).mul_(2.0))(),
+}
+LINE = r"writes in place into a tensor or into its view .*test_mistakes.py, line \d+"
+
+
+@pytest.mark.parametrize("write", LOST.values(), ids=LOST)
+def test_what_is_written_into_a_view_that_is_a_copy_is_not_lost_in_silence(write):
+    def reads(x):
+        x = x.clone()
+        write(x)
+        return x * 1.0
+
+    def returns(x):
+        write(x)
+        return x
+
+    with pytest.raises(NotImplementedError, match=LINE):
+        in_jax(reads)(jnp.ones((4, 4)))
+    with pytest.raises(NotImplementedError, match="writes in place into a tensor or into its view"):
+        in_jax(returns)(jnp.ones((4, 4)))
+
+
+def test_a_view_does_not_see_what_is_written_into_its_base():
+    def reads(x):
+        flat = x.view(-1)
+        x.mul_(2.0)
+        return flat + 1.0
+
+    with pytest.raises(NotImplementedError, match=LINE):
+        in_jax(reads)(jnp.ones((4, 4)))
+
+
+def test_a_buffer_is_not_lost_either():
+    net = functional(nn.BatchNorm1d(2).eval()).through(lambda m, x: m.running_var.view(-1).add_(1))
+    with pytest.raises(NotImplementedError, match="writes in place into a tensor or into its view"):
+        net(net.params, jnp.ones((4, 2)))
+
+
+KEPT = {
+    "the view is read": lambda x: F.relu(x.view(-1), inplace=True),
+    "a copy of a transpose": lambda x: x.t().contiguous().mul_(2.0) * x,
+    "reshaped after a transpose": lambda x: x.t().reshape(-1).mul_(2.0) * x.sum(),
+    "a clone": lambda x: x.view(-1).clone().mul_(2.0) * x.sum(),
+    "another dtype": lambda x: x.float().mul_(2.0) * x,
+    "pieces": lambda x: [a := x.chunk(2), a[0].mul_(2.0)] and a[0] * a[1],
+    "parts": lambda x: [x[1].mul_(2.0), x.diagonal().neg_()] and x * x,
+    "flatten": lambda x: x[None].flatten(1) * 2,
+}
+
+
+@pytest.mark.parametrize("function", KEPT.values(), ids=KEPT)
+def test_what_is_not_lost_is_not_refused(function):
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert np.allclose(in_jax(function)(arrays(x.clone())), function(x.clone()), rtol=1e-6)

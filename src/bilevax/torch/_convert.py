@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import PyTree
 
+from . import _views as views
 from ._array import Tensor, array
 from ._environment import ENVIRONMENT, running
 
@@ -38,6 +39,12 @@ def enter(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda a: wrap(jnp.asarray(a) if _is_number(a) else a), arrays(tree))
 
 
+def leave(tree: PyTree) -> PyTree:
+    """What comes out, as arrays."""
+    views.check(tree)
+    return arrays(tree)
+
+
 def _is_number(a: Any) -> bool:
     return isinstance(a, (np.ndarray, np.generic))
 
@@ -47,7 +54,7 @@ class _InJax(eqx.Module):
 
     def __call__(self, *args: PyTree) -> PyTree:
         with running(None):
-            return arrays(self.function(*enter(args)))
+            return leave(self.function(*enter(args)))
 
 
 def in_jax(function: Callable[..., Any]) -> Callable[..., PyTree]:

@@ -112,6 +112,15 @@ def require_unwritten(names: Iterable[str]) -> None:
         )
 
 
+def lost_write(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"the module writes in place into a tensor or into its view by {name}, and then reads the "
+        f"other{_where(traceback.extract_stack())}, which here is a copy and does not change: write"
+        " into the tensor itself, as in x[:, 0] += 1 for x.t()[0] += 1, or into view.clone() if "
+        "only one of them shall change."
+    )
+
+
 def own_derivative() -> NoReturn:
     raise NotImplementedError(
         f"the module uses a torch.autograd.Function{_where(traceback.extract_stack())}, whose "

@@ -13,8 +13,9 @@ from jaxtyping import Array, PyTree
 
 from .._dynamics import Stateful
 from . import _errors as errors
-from ._array import array, copied, tensor_of
-from ._convert import arrays, enter
+from . import _views as views
+from ._array import copied, tensor_of
+from ._convert import enter, leave
 from ._environment import running
 from ._mended import EvenShare
 
@@ -94,7 +95,8 @@ class Functional(eqx.Module):
             tensors = fixed | enter({f"module.{name}": a for name, a in state.items()})
             out, after = torch.func.functional_call(whole, tensors, args)
             errors.require_unwritten(n for n, t in fixed.items() if t.jax() is not before[n])
-            return arrays(out), {name: array(t) for name, t in after.items()}
+            views.check(fixed)
+            return leave((out, after))
 
     def through(self, does: Callable[..., Any]) -> "Functional":
         """The same, where `does(module, *inputs)` takes the place of `module(*inputs)`.

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import torch
 from jaxtyping import Array
 
+from . import _views as views
 from ._array import Tensor, View, array
 from ._frozen import Frozen
 from ._operators import AROUND, IN_JAX, WRONG
@@ -100,6 +101,7 @@ def _move(statistic: Any, new: Array, momentum: Any) -> None:
 
 
 def _put(t: Any, a: Array) -> None:
+    views.written(t)
     if isinstance(t, View):
         t.update(a)
     else:
@@ -115,6 +117,7 @@ def _set_data(t: Any, other: Any) -> None:
     """The numbers of another tensor; the derivative of t stays its own."""
     new = array(other)
     if new.shape == t.shape and new.dtype == t.jax().dtype:
+        views.written(t)
         Frozen(t).update(new)
     else:
         _put(t, jax.lax.stop_gradient(new))
@@ -125,6 +128,7 @@ _set_in_whole = Tensor.__setitem__
 
 def _set_item(t: Any, key: Any, value: Any) -> None:
     """t[key] = value, also for a part of t, and where torch keeps no graph."""
+    views.check((t, key, value))
     whole = Tensor(t.jax(), t._env)
     _set_in_whole(whole, key, value)
     _put(t if torch.is_grad_enabled() else Frozen(t), whole.jax())
@@ -207,3 +211,5 @@ def mend(environment: Any) -> None:
         kind.detach = lambda self: Frozen(self)  # of the same memory, as in torch
         kind.__setitem__ = _set_item
         kind.detach_ = _detach_
+        kind.flatten = torch.Tensor.flatten  # torchax's own is not seen by the environment
+        kind.contiguous = views.contiguous
