@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="needs bilevax[torch]")
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -124,3 +125,67 @@ KEPT = {
 def test_what_is_not_lost_is_not_refused(function):
     x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     assert np.allclose(in_jax(function)(arrays(x.clone())), function(x.clone()), rtol=1e-6)
+
+
+ASKS = {
+    "numpy of detach": lambda x: x + torch.as_tensor(x.detach().numpy()),
+    "numpy of a part": lambda x: x + torch.as_tensor(x[0].numpy()),
+    "tolist of a part": lambda x: x + torch.tensor(x[0].tolist()),
+    "a mask": lambda x: x[x.sum(1) > 0],
+    "item": lambda x: x * x.sum().item(),
+}
+
+
+@pytest.mark.parametrize("function", ASKS.values(), ids=ASKS)
+def test_who_asks_for_a_value_is_told_where(function):
+    with pytest.raises(TypeError, match=r"asks for the value .*test_mistakes.py, line \d+"):
+        jax.jit(in_jax(function))(jnp.ones((2, 2)))
+
+
+def test_groups_that_are_none():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    net, read = functional(module), module.parameters()
+    assert set(net.labels({"all": read}).values()) == {"all"}
+    with pytest.raises(ValueError, match="the group 'all' has no parameters: an iterator"):
+        net.labels({"all": read})
+    groups = torch.optim.SGD(module.parameters(), 0.1).param_groups
+    with pytest.raises(TypeError, match=r"groups must be a dict, got .* list: .*opt.param_groups"):
+        net.labels(groups)
+    named = {str(i): group["params"] for i, group in enumerate(groups)}
+    assert set(net.labels(named).values()) == {"0"}
+    for group in (module[0].weight, module[0], module, groups[0], module.named_parameters()):
+        with pytest.raises(TypeError, match=r"'b' must be parameters, got a value .*; |\[p\] for"):
+            net.labels({"b": group})
+
+
+def test_a_state_that_is_forgotten_and_keywords_of_a_loss():
+    net, x, y = functional(nn.Linear(3, 2)), jnp.ones((2, 3)), jnp.asarray([0, 1])
+    with pytest.raises(TypeError, match=r"state must be a dict of arrays, got .* net.apply\(w, st"):
+        net.apply(net.params, x)
+    with pytest.raises(TypeError, match="w must be a dict of arrays, got a value of type"):
+        net(x, net.params)
+    each = in_jax(F.cross_entropy)(x, y, reduction="none", weight=jnp.asarray([1.0, 1.0, 2.0]))
+    assert np.allclose(each, np.log(3))
+
+
+def test_data_that_are_not_read():
+    data = torch.utils.data.TensorDataset(torch.ones(4, 3))
+    for given in (data, torch.utils.data.Subset(data, [0]), torch.utils.data.DataLoader(data)):
+        with pytest.raises(TypeError, match="arrays takes tensors, got .*: read its batches"):
+            arrays({"train": given})
+        with pytest.raises(TypeError, match="S must be an array .*read the batches of a loader"):
+            bx.solve(XI, jnp.zeros(2), given, T=1)
+
+
+XI = bx.Descent(lambda w, lam, S: jnp.sum(lam * w), bx.constant(jnp.ones(2)), optax.sgd(0.1))
+
+
+def test_tensors_where_arrays_must_be():
+    with pytest.raises(TypeError, match=r"lam must be .* Tensor: give bilevax.torch.arrays\(lam\)\."):
+        bx.solve(XI, torch.zeros(2), None, T=1)
+    xi = bx.Descent(lambda w, lam, S: lam * w["bias"].sum(), bx.constant(MODULE.state_dict()), SGD)
+    with pytest.raises(TypeError, match=r"w\['weight'\] must be .* Tensor: .* or net.params of"):
+        bx.solve(xi, jnp.asarray(0.0), None, T=1)
+
+
+MODULE, SGD = nn.Linear(2, 2), optax.sgd(0.1)

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+import torch.utils.data
 from jaxtyping import PyTree
 
+from . import _errors as errors
 from . import _views as views
 from ._array import Tensor, array
 from ._environment import ENVIRONMENT, running
@@ -30,7 +32,13 @@ def arrays(tree: PyTree) -> PyTree:
         >>> arrays({"x": torch.ones(2), "y": torch.tensor([3, 4])})
         {'x': Array([1., 1.], dtype=float32), 'y': Array([3, 4], dtype=int32)}
     """
-    return jax.tree.map(lambda a: array(a) if isinstance(a, torch.Tensor) else a, tree)
+    return jax.tree.map(_leaf, tree)
+
+
+def _leaf(a: Any) -> Any:
+    if isinstance(a, (torch.utils.data.DataLoader, torch.utils.data.Dataset)):
+        errors.not_read(a)
+    return array(a) if isinstance(a, torch.Tensor) else a
 
 
 def enter(tree: PyTree) -> PyTree:
@@ -52,9 +60,9 @@ def _is_number(a: Any) -> bool:
 class _InJax(eqx.Module):
     function: Callable[..., Any] = eqx.field(static=True)
 
-    def __call__(self, *args: PyTree) -> PyTree:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         with running(None):
-            return leave(self.function(*enter(args)))
+            return leave(self.function(*enter(args), **enter(kwargs)))
 
 
 def in_jax(function: Callable[..., Any]) -> Callable[..., PyTree]:

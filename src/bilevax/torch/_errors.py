@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import jax
 import numpy as np
+import torch
 
 from .._errors.check import kind_of
 from .._errors.warn import warn
@@ -28,6 +29,13 @@ def require_range(values: Any, dtype: Any) -> None:
             f"{dtype}, {known.min} to {known.max}: set jax.config.update('jax_enable_x64', True), "
             "or subtract an offset or hash them before."
         )
+
+
+def not_read(data: Any) -> NoReturn:
+    raise TypeError(
+        f"arrays takes tensors, got {kind_of(data)}: read its batches, as in "
+        "arrays(torch.utils.data.default_collate(list(data)))."
+    )
 
 
 def not_a_module(value: Any) -> NoReturn:
@@ -69,6 +77,11 @@ def require_parameters(w: Any) -> None:
 
 
 def wrong_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{what} must be a dict of arrays, got {kind_of(given)}: call net(w, x), or "
+            "net.apply(w, state, x), where w is net.params and state net.buffers at first."
+        )
     given, known = set(given), set(known)
     strange, missing = sorted(given - known), sorted(known - given)
     if strange or missing:
@@ -96,6 +109,32 @@ def warn_of_statistics(names: list[str]) -> None:
             "say net.load(w, net.buffers) if you mean the old ones.",
             UserWarning,
         )
+
+
+def require_groups(groups: Any) -> None:
+    if not isinstance(groups, Mapping):
+        raise TypeError(
+            f"groups must be a dict, got {kind_of(groups)}: name each group, as in "
+            "{'head': module.head.parameters()}; for opt.param_groups, "
+            "{str(i): group['params'] for i, group in enumerate(opt.param_groups)}."
+        )
+
+
+def parameters_of(label: str, group: Any) -> list[Any]:
+    """The parameters that a group names."""
+    one = isinstance(group, torch.Tensor) or not isinstance(group, Iterable)
+    found = [] if one else list(group)
+    if one or not all(isinstance(p, torch.Tensor) for p in found):
+        raise TypeError(
+            f"the group {label!r} must be parameters, got {kind_of(group)}: give "
+            "module.parameters() of a module, and [p] for a single parameter p."
+        )
+    if not found:
+        raise ValueError(
+            f"the group {label!r} has no parameters: an iterator that was read before is empty, so "
+            "call module.parameters() once more, or keep list(module.parameters())."
+        )
+    return found
 
 
 def not_grouped(name: str, groups: list[str]) -> NoReturn:
@@ -139,7 +178,7 @@ def depends_on_values(error: Exception) -> NoReturn:
     where = _where(traceback.extract_tb(error.__traceback__))
     raise TypeError(
         f"the module or its loss asks for the value of a tensor{where}, as `if x.sum() > 0`, "
-        "`.item()` and shapes that depend on the data do, but JAX traces it once for all values: "
+        "`.item()`, `.numpy()`, `x[mask]` and shapes that depend on the data do, but JAX traces it once for all values: "
         "use torch.where, or compute that number before."
     ) from error
 
@@ -150,12 +189,19 @@ _THEIRS = tuple(
 )
 
 
+_ASKS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+)
+
+
 @contextmanager
 def named() -> Iterator[None]:
     """torchax's own errors, with the operator and what to do about it."""
     try:
         yield
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+    except _ASKS as error:
         depends_on_values(error)
     except tensor.OperatorNotFound as error:
         found = re.search(r"name (\S+)", str(error))

@@ -120,7 +120,11 @@ class Functional(eqx.Module):
         `groups` names parameters of the module, as parameter groups of torch do:
         `net.labels({"body": module.body.parameters(), "head": module.head.parameters()})`.
         """
-        members = {label: {id(p) for p in params} for label, params in groups.items()}
+        errors.require_groups(groups)
+        members = {
+            label: {id(p) for p in errors.parameters_of(label, group)}
+            for label, group in groups.items()
+        }
         known = dict(self.module.named_parameters())
         out = {}
         for name in self.params:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jaxtyping import Array
 
@@ -211,5 +212,7 @@ def mend(environment: Any) -> None:
         kind.detach = lambda self: Frozen(self)  # of the same memory, as in torch
         kind.__setitem__ = _set_item
         kind.detach_ = _detach_
+        kind.numpy = lambda self, **_: np.array(self.jax())  # a part of a tensor has none
+        kind.tolist = lambda self: np.array(self.jax()).tolist()
         kind.flatten = torch.Tensor.flatten  # torchax's own is not seen by the environment
         kind.contiguous = views.contiguous
