@@ -181,7 +181,7 @@ XI = bx.Descent(lambda w, lam, S: jnp.sum(lam * w), bx.constant(jnp.ones(2)), op
 
 
 def test_tensors_where_arrays_must_be():
-    with pytest.raises(TypeError, match=r"lam must be .* Tensor: give bilevax.torch.arrays\(lam\)\."):
+    with pytest.raises(TypeError, match=r"lam must be .* Tensor: give .*arrays\(lam\)\."):
         bx.solve(XI, torch.zeros(2), None, T=1)
     xi = bx.Descent(lambda w, lam, S: lam * w["bias"].sum(), bx.constant(MODULE.state_dict()), SGD)
     with pytest.raises(TypeError, match=r"w\['weight'\] must be .* Tensor: .* or net.params of"):

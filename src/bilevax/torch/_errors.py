@@ -178,8 +178,8 @@ def depends_on_values(error: Exception) -> NoReturn:
     where = _where(traceback.extract_tb(error.__traceback__))
     raise TypeError(
         f"the module or its loss asks for the value of a tensor{where}, as `if x.sum() > 0`, "
-        "`.item()`, `.numpy()`, `x[mask]` and shapes that depend on the data do, but JAX traces it once for all values: "
-        "use torch.where, or compute that number before."
+        "`.item()`, `.numpy()`, `x[mask]` and shapes that depend on the data do, but JAX traces it "
+        "once for all values: use torch.where, or compute that number before."
     ) from error
 
 
