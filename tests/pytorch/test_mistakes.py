@@ -53,13 +53,14 @@ def test_a_label_or_token_that_is_none_gives_nan_and_no_number(label):
 
 
 LOST = {
-    "rows": lambda x: [row.sub_(1.0) for row in x],
+    "each row": lambda x: [row.sub_(1.0) for row in x],
     "view": lambda x: x.view(-1).mul_(2.0),
     "an item of a view": lambda x: x.view(-1).__setitem__(3, 0.0),
     "an item of a transpose": lambda x: x.t()[0].add_(1.0),
     "data of a view": lambda x: setattr(x.view(-1), "data", torch.zeros(16)),
     "reshape": lambda x: x.reshape(x.shape).neg_(),
     "flatten": lambda x: x.flatten().neg_(),
+    "rows": lambda x: x[1:].reshape(-1).neg_(),
     "flatten a part": lambda x: x[1:].flatten().neg_(),
     "view_as": lambda x: x.view_as(x).neg_(),
     "squeeze": lambda x: x.squeeze().neg_(),
@@ -113,6 +114,11 @@ KEPT = {
     "the view is read": lambda x: F.relu(x.view(-1), inplace=True),
     "a copy of a transpose": lambda x: x.t().contiguous().mul_(2.0) * x,
     "reshaped after a transpose": lambda x: x.t().reshape(-1).mul_(2.0) * x.sum(),
+    "a copy of a column": lambda x: x[:, 0].contiguous().mul_(2.0) * x,
+    "a copy in another order": lambda x: (
+        x.view(1, 2, 2, 4).contiguous(memory_format=torch.channels_last).mul_(2.0) * x.sum()
+    ),
+    "reshaped columns": lambda x: x[:, 1:].reshape(-1).mul_(2.0) * x.sum(),
     "a clone": lambda x: x.view(-1).clone().mul_(2.0) * x.sum(),
     "another dtype": lambda x: x.float().mul_(2.0) * x,
     "pieces": lambda x: [a := x.chunk(2), a[0].mul_(2.0)] and a[0] * a[1],

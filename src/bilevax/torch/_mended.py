@@ -206,6 +206,7 @@ def mend(environment: Any) -> None:
     for operator in PARTS:
         take = environment._get_op_or_decomp(operator).func
         environment.override_op_definition(operator, _part_of(take), is_view_op=True)
+    View._elem = property(View.jax)  # torchax reads it where a part is indexed by tensors
     for kind in (Tensor, View):
         kind.type_as = lambda self, other: self.to(other.dtype)  # in torchax it changes self
         kind.data = property(Frozen, _set_data)

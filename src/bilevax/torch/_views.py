@@ -6,12 +6,14 @@ what is written into it.
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from . import _errors as errors
 from ._array import Tensor, View
+from ._torchax import view as parts
 
 NEW = {"to", "contiguous"}
 """Their schema says that the result may be a view; where it is not the same tensor, it is none."""
@@ -27,11 +29,22 @@ def _own(t: Any) -> Any:
     return t
 
 
-def _bases(t: Any) -> Iterator[tuple[Any, int, str]]:
-    """What t is a view of, and so on; what had been written into it by then; by which operator."""
+class _Link(NamedTuple):
+    """Of a view to its base."""
+
+    base: Any
+    writes: int
+    """How often had been written into the base by then."""
+    name: str
+    """Of the operator."""
+    scattered: bool
+
+
+def _links(t: Any) -> Iterator[_Link]:
+    """To what t is a view of, and so on."""
     while link := getattr(_own(t), "_link", None):
         yield link
-        t = link[0]
+        t = link.base
 
 
 def _count(t: Any) -> int:
@@ -44,16 +57,16 @@ def check(args: Any) -> None:
         if isinstance(t, (Tensor, View)):
             if name := getattr(_own(t), "_lost", None):
                 errors.lost_write(name)
-            for base, count, name in _bases(t):
-                if _count(base) != count:
-                    errors.lost_write(name)
+            for link in _links(t):
+                if _count(link.base) != link.writes:
+                    errors.lost_write(link.name)
 
 
 def written(t: Any) -> None:
     """Into t: its bases do not know."""
     _own(t)._count = _count(_own(t)) + 1
-    for base, _, name in _bases(t):
-        base._lost = name
+    for link in _links(t):
+        link.base._lost = link.name
 
 
 def follow(operator: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -67,19 +80,34 @@ def follow(operator: Any, args: Any, kwargs: Any, out: Any) -> None:
             if parameter.alias_info.is_write:
                 written(t)
             elif name not in NEW and not (name == "view" and _is_scattered(t)):
-                _link(out, _own(t), name)
+                _link(out, t, name)
+
+
+def _link(out: Any, t: Any, name: str) -> None:
+    base, scattered = _own(t), name in SCATTERED or _is_scattered(t)
+    for view in torch.utils._pytree.tree_leaves(out):
+        if isinstance(view, Tensor) and view is not base:
+            view._link = _Link(base, _count(base), name, scattered)
 
 
 def _is_scattered(t: Any) -> bool:
-    return any(name in SCATTERED for _, _, name in _bases(t))
+    """Whether the numbers of t are not side by side in torch's memory."""
+    link = getattr(_own(t), "_link", None)
+    return (link is not None and link.scattered) or _is_scattered_part(t)
 
 
-def _link(out: Any, base: Any, name: str) -> None:
-    for view in torch.utils._pytree.tree_leaves(out):
-        if isinstance(view, Tensor) and view is not base:
-            view._link = base, _count(base), name
+def _is_scattered_part(t: Any) -> bool:
+    if not isinstance(t, View):
+        return False
+    places = np.empty(_own(t).shape)  # numpy slices without a copy
+    for info in t.get_transformation_chain():
+        if not isinstance(info, parts.NarrowInfo):
+            return False
+        places = places[info.slices]
+    return not places.flags.c_contiguous
 
 
-def contiguous(t: Any, memory_format: Any = None) -> Any:
+def contiguous(t: Any, memory_format: Any = torch.contiguous_format) -> Any:
     """The same tensor, or a copy where torch makes one."""
-    return Tensor(t.jax(), t._env) if _is_scattered(t) else t
+    same = memory_format is torch.contiguous_format and not _is_scattered(t)
+    return t if same else Tensor(t.jax(), t._env)
