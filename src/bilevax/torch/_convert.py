@@ -23,7 +23,8 @@ def arrays(tree: PyTree) -> PyTree:
 
     Memory is shared where dlpack allows (dense tensors of a dtype that JAX has at its current
     precision): do not write into such a tensor afterwards. Others are copied, and 64 bits become 32
-    unless `jax_enable_x64` is set. What is not a tensor stays as it is.
+    unless `jax_enable_x64` is set; integers that do not fit are refused. What is not a tensor stays
+    as it is.
 
     !!! example
 

@@ -135,7 +135,10 @@ class Functional(eqx.Module):
         return out
 
     def load(self, w: Mapping[str, Array] | Stateful, state: Mapping[str, Array] | None = None):
-        """Put parameters (and a state) back into the module, in place; returns the module."""
+        """Put parameters (and a state) back into the module, in place; returns the module.
+
+        Without a state, running statistics that training moves are left behind, with a warning.
+        """
         if isinstance(w, Stateful):
             w, state = w
         errors.require_parameters(w)
@@ -153,7 +156,7 @@ class Functional(eqx.Module):
         return self.module
 
     def _moving(self) -> list[str]:
-        """The running statistics that training in this mode moves."""
+        """One name for each layer whose running statistics training in this mode moves."""
         parts = zip(self.module.named_modules(), self.modes, strict=True)
         norms = [(n, part) for (n, part), train in parts if train and isinstance(part, _Norm)]
         names = [f"{name}.running_mean".lstrip(".") for name, _ in norms]
