@@ -139,6 +139,7 @@ SAME = {
     "detach_": lambda x: (2 * x).detach_() * x,
     "straight through": lambda x: x + (torch.sign(x) - x).detach(),
     "written into parts": filled,
+    "rows of a part": lambda x: x[1:][torch.tensor([2, 0])] * x[:2],
     "fill_diagonal_": lambda x: x.clone().fill_diagonal_(2.0) * x,
     "type_as": lambda x: x.float().type_as(x) * x.type_as(x),
     "solve": lambda x: torch.linalg.solve(x @ x.T + EYE, x),

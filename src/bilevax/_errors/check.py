@@ -115,11 +115,15 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
             f"jnp.asarray({float(leaf)!r}), so that another value does not compile again."
         )
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic)):
-        raise TypeError(
-            f"{where} must be a floating array, got {kind_of(leaf)}: keep only arrays in "
-            f"{name} (for a module, split it with equinox.partition(model, "
-            "equinox.is_inexact_array) and combine it again inside f and g)."
+        remedy = (
+            f"keep only arrays in {name} (for a module, split it with equinox.partition(model, "
+            "equinox.is_inexact_array) and combine it again inside f and g)"
         )
+        if hasattr(type(leaf), "__dlpack__"):  # as PyTorch's tensors have
+            remedy = f"give bilevax.torch.arrays({name})" + (
+                ", or net.params of net = bilevax.torch.functional(module)" if name == "w" else ""
+            )
+        raise TypeError(f"{where} must be a floating array, got {kind_of(leaf)}: {remedy}.")
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise TypeError(
             f"{where} must be a floating array, got dtype {leaf.dtype}: cast it with "
@@ -146,8 +150,9 @@ def _own(tensor: Any, where: str) -> Array:
     if not hasattr(type(tensor), "__dlpack__") or isinstance(tensor, (np.ndarray, np.generic)):
         got = f"an array of {tensor.dtype}" if hasattr(tensor, "dtype") else kind_of(tensor)
         raise TypeError(
-            f"{where} must be an array of numbers, got {got}: turn text into integers, and "
-            "let f and g find anything else in Python's variables."
+            f"{where} must be an array of numbers, got {got}: turn text into integers, read the "
+            "batches of a loader or dataset, and let f and g find anything else in Python's "
+            "variables."
         )
     try:
         return jnp.asarray(np.asarray(tensor))

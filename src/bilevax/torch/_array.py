@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Array
 
+from . import _errors as errors
 from ._torchax import tensor
 
 Tensor, View = tensor.Tensor, tensor.View
@@ -21,7 +22,9 @@ def array(t: Any) -> Array:
     t = t.detach()
     dtype = jnp.dtype(str(t.dtype).removeprefix("torch."))
     if t.dtype == torch.bool or dtype != jax.dtypes.canonicalize_dtype(dtype):
-        return jnp.asarray(t.cpu().numpy())
+        values = t.cpu().numpy()
+        errors.require_range(values, jax.dtypes.canonicalize_dtype(dtype))
+        return jnp.asarray(values)
     return jnp.from_dlpack(t.contiguous())
 
 

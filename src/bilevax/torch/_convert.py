@@ -9,8 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+import torch.utils.data
 from jaxtyping import PyTree
 
+from . import _errors as errors
+from . import _views as views
 from ._array import Tensor, array
 from ._environment import ENVIRONMENT, running
 
@@ -20,7 +23,8 @@ def arrays(tree: PyTree) -> PyTree:
 
     Memory is shared where dlpack allows (dense tensors of a dtype that JAX has at its current
     precision): do not write into such a tensor afterwards. Others are copied, and 64 bits become 32
-    unless `jax_enable_x64` is set. What is not a tensor stays as it is.
+    unless `jax_enable_x64` is set; integers that do not fit are refused. What is not a tensor stays
+    as it is.
 
     !!! example
 
@@ -29,13 +33,25 @@ def arrays(tree: PyTree) -> PyTree:
         >>> arrays({"x": torch.ones(2), "y": torch.tensor([3, 4])})
         {'x': Array([1., 1.], dtype=float32), 'y': Array([3, 4], dtype=int32)}
     """
-    return jax.tree.map(lambda a: array(a) if isinstance(a, torch.Tensor) else a, tree)
+    return jax.tree.map(_leaf, tree)
+
+
+def _leaf(a: Any) -> Any:
+    if isinstance(a, (torch.utils.data.DataLoader, torch.utils.data.Dataset)):
+        errors.not_read(a)
+    return array(a) if isinstance(a, torch.Tensor) else a
 
 
 def enter(tree: PyTree) -> PyTree:
     """Arrays, and tensors that are not torchax's, as torchax's tensors."""
     wrap = lambda a: Tensor(a, ENVIRONMENT) if eqx.is_array(a) else a
     return jax.tree.map(lambda a: wrap(jnp.asarray(a) if _is_number(a) else a), arrays(tree))
+
+
+def leave(tree: PyTree) -> PyTree:
+    """What comes out, as arrays."""
+    views.check(tree)
+    return arrays(tree)
 
 
 def _is_number(a: Any) -> bool:
@@ -45,9 +61,9 @@ def _is_number(a: Any) -> bool:
 class _InJax(eqx.Module):
     function: Callable[..., Any] = eqx.field(static=True)
 
-    def __call__(self, *args: PyTree) -> PyTree:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         with running(None):
-            return arrays(self.function(*enter(args)))
+            return leave(self.function(*enter(args), **enter(kwargs)))
 
 
 def in_jax(function: Callable[..., Any]) -> Callable[..., PyTree]:

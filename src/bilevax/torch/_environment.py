@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from . import _errors as errors
 from . import _mended as mended
+from . import _views as views
 from ._array import Tensor, View, array
 from ._frozen import Frozen
 from ._torchax import tensor
@@ -30,6 +31,12 @@ class Environment(tensor.Environment):
         return super().get_and_rotate_prng_key(None)
 
     def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        views.check((args, kwargs))
+        out = self._dispatch(func, types, args, kwargs)
+        views.follow(func, args, kwargs, out)
+        return out
+
+    def _dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Where torch keeps no graph, JAX must pass no derivative."""
         if torch.is_grad_enabled():
             return super().dispatch(func, types, args, kwargs)

@@ -10,9 +10,32 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import jax
+import numpy as np
+import torch
 
 from .._errors.check import kind_of
+from .._errors.warn import warn
 from ._torchax import tensor
+
+
+def require_range(values: Any, dtype: Any) -> None:
+    """Integers that JAX would wrap."""
+    if values.size == 0 or not np.issubdtype(dtype, np.integer):
+        return
+    least, most, known = values.min(), values.max(), np.iinfo(dtype)
+    if least < known.min or most > known.max:
+        raise ValueError(
+            f"a tensor of {values.dtype} holds the numbers {least} to {most}, and JAX keeps only "
+            f"{dtype}, {known.min} to {known.max}: set jax.config.update('jax_enable_x64', True), "
+            "or subtract an offset or hash them before."
+        )
+
+
+def not_read(data: Any) -> NoReturn:
+    raise TypeError(
+        f"arrays takes tensors, got {kind_of(data)}: read its batches, as in "
+        "arrays(torch.utils.data.default_collate(list(data)))."
+    )
 
 
 def not_a_module(value: Any) -> NoReturn:
@@ -54,6 +77,11 @@ def require_parameters(w: Any) -> None:
 
 
 def wrong_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{what} must be a dict of arrays, got {kind_of(given)}: call net(w, x), or "
+            "net.apply(w, state, x), where w is net.params and state net.buffers at first."
+        )
     given, known = set(given), set(known)
     strange, missing = sorted(given - known), sorted(known - given)
     if strange or missing:
@@ -72,6 +100,43 @@ def wrong_shape(name: str, given: Any, known: Any) -> None:
         )
 
 
+def warn_of_statistics(names: list[str]) -> None:
+    if names:
+        warn(
+            f"net.load got parameters without a state, so {names[0]!r} and all other running "
+            "statistics keep their values from before training, and eval mode will be wrong: train "
+            "a bx.Stateful(net.params, net.buffers) and load that (docs/torch.md, BatchNorm), or "
+            "say net.load(w, net.buffers) if you mean the old ones.",
+            UserWarning,
+        )
+
+
+def require_groups(groups: Any) -> None:
+    if not isinstance(groups, Mapping):
+        raise TypeError(
+            f"groups must be a dict, got {kind_of(groups)}: name each group, as in "
+            "{'head': module.head.parameters()}; for opt.param_groups, "
+            "{str(i): group['params'] for i, group in enumerate(opt.param_groups)}."
+        )
+
+
+def parameters_of(label: str, group: Any) -> list[Any]:
+    """The parameters that a group names."""
+    one = isinstance(group, torch.Tensor) or not isinstance(group, Iterable)
+    found = [] if one else list(group)
+    if one or not all(isinstance(p, torch.Tensor) for p in found):
+        raise TypeError(
+            f"the group {label!r} must be parameters, got {kind_of(group)}: give "
+            "module.parameters() of a module, and [p] for a single parameter p."
+        )
+    if not found:
+        raise ValueError(
+            f"the group {label!r} has no parameters: an iterator that was read before is empty, so "
+            "call module.parameters() once more, or keep list(module.parameters())."
+        )
+    return found
+
+
 def not_grouped(name: str, groups: list[str]) -> NoReturn:
     where = "no group" if not groups else f"the groups {' and '.join(map(repr, groups))}"
     raise ValueError(f"the parameter {name!r} is in {where}: name it in exactly one.")
@@ -84,6 +149,15 @@ def require_unwritten(names: Iterable[str]) -> None:
             "which JAX would forget: use a copy, as in w = self.weight.clamp(-1, 1), or make it a "
             "buffer."
         )
+
+
+def lost_write(name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"the module writes in place into a tensor or into its view by {name}, and then reads the "
+        f"other{_where(traceback.extract_stack())}, which here is a copy and does not change: write"
+        " into the tensor itself, as in x[:, 0] += 1 for x.t()[0] += 1, or into view.clone() if "
+        "only one of them shall change."
+    )
 
 
 def own_derivative() -> NoReturn:
@@ -104,8 +178,8 @@ def depends_on_values(error: Exception) -> NoReturn:
     where = _where(traceback.extract_tb(error.__traceback__))
     raise TypeError(
         f"the module or its loss asks for the value of a tensor{where}, as `if x.sum() > 0`, "
-        "`.item()` and shapes that depend on the data do, but JAX traces it once for all values: "
-        "use torch.where, or compute that number before."
+        "`.item()`, `.numpy()`, `x[mask]` and shapes that depend on the data do, but JAX traces it "
+        "once for all values: use torch.where, or compute that number before."
     ) from error
 
 
@@ -115,12 +189,19 @@ _THEIRS = tuple(
 )
 
 
+_ASKS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+)
+
+
 @contextmanager
 def named() -> Iterator[None]:
     """torchax's own errors, with the operator and what to do about it."""
     try:
         yield
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+    except _ASKS as error:
         depends_on_values(error)
     except tensor.OperatorNotFound as error:
         found = re.search(r"name (\S+)", str(error))

@@ -13,12 +13,14 @@ from jaxtyping import Array, PyTree
 
 from .._dynamics import Stateful
 from . import _errors as errors
-from ._array import array, copied, tensor_of
-from ._convert import arrays, enter
+from . import _views as views
+from ._array import copied, tensor_of
+from ._convert import enter, leave
 from ._environment import running
 from ._mended import EvenShare
 
 _BatchNorm = torch.nn.modules.batchnorm._BatchNorm
+_Norm = torch.nn.modules.batchnorm._NormBase
 
 
 class _Whole(torch.nn.Module):
@@ -93,7 +95,8 @@ class Functional(eqx.Module):
             tensors = fixed | enter({f"module.{name}": a for name, a in state.items()})
             out, after = torch.func.functional_call(whole, tensors, args)
             errors.require_unwritten(n for n, t in fixed.items() if t.jax() is not before[n])
-            return arrays(out), {name: array(t) for name, t in after.items()}
+            views.check(fixed)
+            return leave((out, after))
 
     def through(self, does: Callable[..., Any]) -> "Functional":
         """The same, where `does(module, *inputs)` takes the place of `module(*inputs)`.
@@ -117,7 +120,11 @@ class Functional(eqx.Module):
         `groups` names parameters of the module, as parameter groups of torch do:
         `net.labels({"body": module.body.parameters(), "head": module.head.parameters()})`.
         """
-        members = {label: {id(p) for p in params} for label, params in groups.items()}
+        errors.require_groups(groups)
+        members = {
+            label: {id(p) for p in errors.parameters_of(label, group)}
+            for label, group in groups.items()
+        }
         known = dict(self.module.named_parameters())
         out = {}
         for name in self.params:
@@ -128,10 +135,15 @@ class Functional(eqx.Module):
         return out
 
     def load(self, w: Mapping[str, Array] | Stateful, state: Mapping[str, Array] | None = None):
-        """Put parameters (and a state) back into the module, in place; returns the module."""
+        """Put parameters (and a state) back into the module, in place; returns the module.
+
+        Without a state, running statistics that training moves are left behind, with a warning.
+        """
         if isinstance(w, Stateful):
             w, state = w
         errors.require_parameters(w)
+        if state is None:
+            errors.warn_of_statistics(self._moving())
         errors.wrong_names("w", w, self.params)
         errors.wrong_names("state", state or self.buffers, self.buffers)
         own = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
@@ -142,6 +154,13 @@ class Functional(eqx.Module):
             for name, a in values.items():
                 own[name].copy_(tensor_of(a, own[name]))
         return self.module
+
+    def _moving(self) -> list[str]:
+        """One name for each layer whose running statistics training in this mode moves."""
+        parts = zip(self.module.named_modules(), self.modes, strict=True)
+        norms = [(n, part) for (n, part), train in parts if train and isinstance(part, _Norm)]
+        names = [f"{name}.running_mean".lstrip(".") for name, _ in norms]
+        return [name for name in names if name in self.buffers]
 
     def __repr__(self) -> str:
         size = lambda arrays: sum(a.size for a in arrays.values())

@@ -9,9 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 from jaxtyping import Array
 
+from . import _views as views
 from ._array import Tensor, View, array
 from ._frozen import Frozen
 from ._operators import AROUND, IN_JAX, WRONG
@@ -100,6 +102,7 @@ def _move(statistic: Any, new: Array, momentum: Any) -> None:
 
 
 def _put(t: Any, a: Array) -> None:
+    views.written(t)
     if isinstance(t, View):
         t.update(a)
     else:
@@ -115,6 +118,7 @@ def _set_data(t: Any, other: Any) -> None:
     """The numbers of another tensor; the derivative of t stays its own."""
     new = array(other)
     if new.shape == t.shape and new.dtype == t.jax().dtype:
+        views.written(t)
         Frozen(t).update(new)
     else:
         _put(t, jax.lax.stop_gradient(new))
@@ -125,6 +129,7 @@ _set_in_whole = Tensor.__setitem__
 
 def _set_item(t: Any, key: Any, value: Any) -> None:
     """t[key] = value, also for a part of t, and where torch keeps no graph."""
+    views.check((t, key, value))
     whole = Tensor(t.jax(), t._env)
     _set_in_whole(whole, key, value)
     _put(t if torch.is_grad_enabled() else Frozen(t), whole.jax())
@@ -201,9 +206,14 @@ def mend(environment: Any) -> None:
     for operator in PARTS:
         take = environment._get_op_or_decomp(operator).func
         environment.override_op_definition(operator, _part_of(take), is_view_op=True)
+    View._elem = property(View.jax)  # torchax reads it where a part is indexed by tensors
     for kind in (Tensor, View):
         kind.type_as = lambda self, other: self.to(other.dtype)  # in torchax it changes self
         kind.data = property(Frozen, _set_data)
         kind.detach = lambda self: Frozen(self)  # of the same memory, as in torch
         kind.__setitem__ = _set_item
         kind.detach_ = _detach_
+        kind.numpy = lambda self, **_: np.array(self.jax())  # a part of a tensor has none
+        kind.tolist = lambda self: np.array(self.jax()).tolist()
+        kind.flatten = torch.Tensor.flatten  # torchax's own is not seen by the environment
+        kind.contiguous = views.contiguous

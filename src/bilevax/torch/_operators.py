@@ -81,6 +81,34 @@ def _tensor(theirs: Callable[..., Array]) -> Callable[..., Array]:
     return made
 
 
+def _nan_outside(n: int, index: Array, take: Callable[[Array], Array], axes: int = 0) -> Array:
+    """NaN where an index is none, also in the derivative; torch raises, and JAX cannot."""
+    out = take(jnp.clip(index, 0, n - 1))
+    if not jnp.issubdtype(out.dtype, jnp.inexact):
+        return out
+    inside = ((index >= 0) & (index < n)).reshape(index.shape + (1,) * axes)
+    return out * jnp.where(inside, 1, jnp.nan).astype(out.dtype)
+
+
+def _gather(theirs: Callable[..., Array]) -> Callable[..., Array]:
+    """torchax takes the nearest number, so that a loss of a label that is no class looks right."""
+
+    def gather(x, axis, index, **rest):
+        n = x.shape[axis] if x.ndim else 1
+        return _nan_outside(n, index, lambda i: theirs(x, axis, i))
+
+    return gather
+
+
+def _embedding(theirs: Callable[..., Array]) -> Callable[..., Array]:
+    """torchax counts negative indices from the end."""
+
+    def embedding(table, index, *rest, **named):
+        return _nan_outside(len(table), index, lambda i: theirs(table, i, *rest, **named), 1)
+
+    return embedding
+
+
 IN_JAX = {
     torch.ops.aten.detach: jax.lax.stop_gradient,
     torch.linalg.solve: _solve,
@@ -95,6 +123,8 @@ IN_JAX = {
 
 AROUND = {
     torch.tensor: _tensor,
+    torch.ops.aten.gather: _gather,
+    torch.ops.aten.embedding: _embedding,
     torch.ops.aten.convolution: _convolution,
     torch.ops.aten.avg_pool1d: _avg_pool,
     torch.ops.aten.avg_pool2d: _avg_pool,
