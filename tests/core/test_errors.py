@@ -7,6 +7,7 @@ import optax
 import pytest
 
 import bilevax as bx
+from bilevax._errors import check
 
 g = lambda w, lam, S: jnp.sum((w - lam) ** 2)
 f = lambda w, lam, S: jnp.sum(w**2)
@@ -300,3 +301,12 @@ def test_an_S_that_nobody_gave():
         with pytest.raises(TypeError) as found:
             call()
         assert "no S was given: give f and g theirs, as in hg(lam, S)" in found.value.__notes__[0]
+
+
+def test_integers_that_do_not_fit():
+    text = r"S\['id'\] has int64 numbers from 7 to 1099511627783, of which JAX would keep .* int32"
+    with jax.enable_x64(False):
+        with pytest.raises(ValueError, match=text):
+            run_with({"id": np.array([7, 2**40 + 7])})
+        assert check.context(np.array([7, 2**31 - 1])).dtype == "int64"  # jit makes it int32
+    assert run_with({"id": np.array([7, 2**40 + 7])}).h.shape == (2,)

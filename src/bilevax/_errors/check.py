@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .. import _tree as tree
+from .integers import fit, require_fit
 
 V = TypeVar("V")
 
@@ -120,9 +121,8 @@ def _floating_leaf(leaf: Any, where: str, name: str) -> None:
             "equinox.is_inexact_array) and combine it again inside f and g)"
         )
         if hasattr(type(leaf), "__dlpack__"):  # as PyTorch's tensors have
-            remedy = f"give bilevax.torch.arrays({name})" + (
-                ", or net.params of net = bilevax.torch.functional(module)" if name == "w" else ""
-            )
+            own = ", or net.params of net = bilevax.torch.functional(module)" * (name == "w")
+            remedy = f"give bilevax.torch.arrays({name}){own}"
         raise TypeError(f"{where} must be a floating array, got {kind_of(leaf)}: {remedy}.")
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise TypeError(
@@ -143,24 +143,26 @@ def _is_array(a: Any) -> bool:
     if isinstance(a, jax.Array):
         return True
     known = eqx.is_array_like(a) or isinstance(a, jax.ShapeDtypeStruct)
-    return known and getattr(getattr(a, "dtype", None), "kind", "f") not in "OSUMm"
+    return known and getattr(getattr(a, "dtype", None), "kind", "f") not in "OSUMm" and fit(a)
 
 
 def _own(tensor: Any, where: str) -> Array:
+    require_fit(tensor, where)
     if not hasattr(type(tensor), "__dlpack__") or isinstance(tensor, (np.ndarray, np.generic)):
         got = f"an array of {tensor.dtype}" if hasattr(tensor, "dtype") else kind_of(tensor)
         raise TypeError(
             f"{where} must be an array of numbers, got {got}: turn text into integers, read the "
-            "batches of a loader or dataset, and let f and g find anything else in Python's "
-            "variables."
+            "batches of a loader, and let f and g find anything else in Python's variables."
         )
     try:
-        return jnp.asarray(np.asarray(tensor))
+        numbers = np.asarray(tensor)
     except (RuntimeError, TypeError) as error:
         raise TypeError(
             f"{where} is a {type(tensor).__module__}.{type(tensor).__name__} that cannot "
             f"become an array ({error}) Give it detached, on the CPU."
         ) from error
+    require_fit(numbers, where)
+    return jnp.asarray(numbers)
 
 
 def scalar(value: Any, name: str) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Array
 
-from . import _errors as errors
+from .._errors.integers import require_fit
 from ._torchax import tensor
 
 Tensor, View = tensor.Tensor, tensor.View
@@ -23,7 +23,7 @@ def array(t: Any) -> Array:
     dtype = jnp.dtype(str(t.dtype).removeprefix("torch."))
     if t.dtype == torch.bool or dtype != jax.dtypes.canonicalize_dtype(dtype):
         values = t.cpu().numpy()
-        errors.require_range(values, jax.dtypes.canonicalize_dtype(dtype))
+        require_fit(values, "a tensor")
         return jnp.asarray(values)
     return jnp.from_dlpack(t.contiguous())
 

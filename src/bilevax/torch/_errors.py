@@ -10,25 +10,11 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import jax
-import numpy as np
 import torch
 
 from .._errors.check import kind_of
 from .._errors.warn import warn
 from ._torchax import tensor
-
-
-def require_range(values: Any, dtype: Any) -> None:
-    """Integers that JAX would wrap."""
-    if values.size == 0 or not np.issubdtype(dtype, np.integer):
-        return
-    least, most, known = values.min(), values.max(), np.iinfo(dtype)
-    if least < known.min or most > known.max:
-        raise ValueError(
-            f"a tensor of {values.dtype} holds the numbers {least} to {most}, and JAX keeps only "
-            f"{dtype}, {known.min} to {known.max}: set jax.config.update('jax_enable_x64', True), "
-            "or subtract an offset or hash them before."
-        )
 
 
 def not_read(data: Any) -> NoReturn:
