@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from bilevax._files import DataError
 from bilevax.paper.records import environment
 
 from ..peers import records
@@ -94,4 +95,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(sys.argv[2])})
-    race(Path(sys.argv[3]), sys.argv[1])
+    try:
+        race(Path(sys.argv[3]), sys.argv[1])
+    except DataError as error:
+        sys.exit(f"{sys.argv[1]}: {error}")
