@@ -39,7 +39,8 @@ COVERED = {  # page: heads of the tables that a test below computes
     "docs/correction.md": ["rule | ", "seed | ", "data | trial", "noise | "],
     KRYLOV: ["rule | products | it.", "rule | f", "rule | products | reg", "inside", " | cases"],
     "docs/reproduction.md": [
-        "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", " | bilevax |",
+        "K | test acc. % | paper", "K | test acc. % | val.", " | K |", "K | hyper", "rule | hyper",
+        " | bilevax |",
     ],
     "docs/replay.md": [" | 8 rows", "T | CPU", "parameters | rows"],
     "docs/transformers.md": [" | 3 layers"],
@@ -273,6 +274,16 @@ def test_one_shot():
         want = [row["step"], 100 * row["test_accuracy"], 100 * row["validation_accuracy"]]
         want += [row[key] for key in ("validation_loss", "cosine", "gamma")]
         assert says(" ".join([*cells[:2], *cells[3:]]), *want), K
+    names = {"K = 1": "long-K1", "all of T = 1": "long-T1"}
+    long = table("docs/reproduction.md", "rule | hyper-iterations")
+    for name, folder in names.items():
+        run = {row["kind"]: row for row in lines(f"one-shot/{folder}/records.jsonl")}
+        end, final = run["evaluation"], run["final"]
+        want = [100 * final[key] for key in ("test_accuracy", "standard_error")]
+        want = [end["step"], 100 * end["test_accuracy"], *want, 100 * end["validation_accuracy"]]
+        want += [end[key] for key in ("validation_loss", "cosine", "gamma")]
+        cells = long[name]
+        assert says(" ".join([*cells[:3], *cells[4:]]), *want), name
     speed = read("one-shot/speed.json")
     names = {"forward pass": "forward", "full": "Reverse()", "Krylov(2, 4)": "Krylov(2, 4)"}
     for what, (ours, theirs, ratio) in table("docs/reproduction.md", " | bilevax |").items():
